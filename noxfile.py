@@ -1,0 +1,77 @@
+"""One command for each thing that is done here: `nox -s NAME`; `nox -l` lists them."""
+
+import nox
+
+nox.needs_version = ">=2025.5.1"
+nox.options.sessions = ["tests", "lint", "types", "docs", "demo"]
+
+PYTHONS = ["3.11", "3.12", "3.13"]
+GROUPS = nox.project.load_toml("pyproject.toml")
+
+
+def install(
+    session: nox.Session, *groups: str, package: tuple[str, ...] = ("-e", ".[cli]")
+) -> None:
+    """Install the package and the dependency groups of that name."""
+    session.install(*package, *nox.project.dependency_groups(GROUPS, *groups))
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run every test on asyncio and trio, README and documents included, and hold the coverage."""
+    install(session, "test")
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    if session.posargs:
+        return  # a part of the tests covers a part of the code
+    session.run("coverage", "combine", "--quiet")
+    session.run(
+        "coverage", "report", "--include=src/drumbeat/core/*", "--fail-under=100", "--precision=2"
+    )
+    session.run("coverage", "report", "--fail-under=95")
+
+
+@nox.session(name="tests-all", python=PYTHONS)
+def tests_all(session: nox.Session) -> None:
+    """Run the tests on every supported Python that is there; say which are not."""
+    install(session, "test")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, formatting and where imports point."""
+    install(session, "lint")
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+    session.run("lint-imports", "--no-cache")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Type-check the package, its examples and a host's view of it; every public name is typed."""
+    install(session, "types", "test")
+    session.run("mypy", "src", "tests/typing", "examples", "bench")
+    session.run("basedpyright", "--verifytypes", "drumbeat", "--ignoreexternal")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documents; a broken reference is an error. Render the changes that are waiting."""
+    install(session, "docs")
+    session.run("sphinx-build", "-n", "-W", "--keep-going", "-q", "docs", "docs/_build/html")
+    session.run("towncrier", "build", "--draft", "--version", "next", "--date", "undated")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure ratios, each within one run; nothing is asserted."""
+    install(session)
+    session.run("python", "bench/import_cost.py")
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Run the first example, offline, from the package as it would be installed."""
+    install(session, package=(".[cli]",))
+    session.run("python", "examples/first-run/demo.py", *session.posargs)
