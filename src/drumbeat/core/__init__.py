@@ -1,0 +1,1 @@
+"""Decides: values in, values out. Nothing here reads a clock, touches a disk or awaits."""

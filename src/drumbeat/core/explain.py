@@ -1,0 +1,159 @@
+"""One true sentence about one moment of one automation, from what was recorded of it."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Literal
+
+import attrs
+
+from drumbeat.core.model import Fire, RunRecord
+
+__all__ = ["NEAR", "Subject", "explain", "subject_of"]
+
+NEAR = timedelta(minutes=1)
+"""A fire that is less than this away from a moment is the one that is meant."""
+
+_SKIPPED = {
+    "disabled": "its file was disabled when its turn came",
+    "removed": "its file was gone when its turn came",
+    "paused": "it was paused when its turn came",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Subject:
+    """The fire whose fate answers for a moment, and how it does.
+
+    `at`: it is the fire of that moment. `folded`: it stands for `slots` earlier slots, and the
+    moment lies where these were. `before`: it is the last fire before the moment. `none`: there is
+    no fire.
+    """
+
+    how: Literal["at", "folded", "before", "none"]
+    fire: Fire | None = None
+    slots: int = 0
+
+
+def subject_of(at: datetime, fires: Sequence[Fire]) -> Subject:
+    """Find the fire that answers for the instant `at`.
+
+    Args:
+        at: an aware instant; a fire less than a minute away from it is meant, by the moment it was
+            due or, when no schedule made it, by the moment it was asked for.
+        fires: the fires of one slug that are remembered, in any order.
+    """
+    near = [(distance, fire) for fire in fires if (distance := _distance(fire, at)) < NEAR]
+    if near:
+        return Subject(how="at", fire=min(near, key=lambda pair: pair[0])[1])
+    ordered = sorted(fires, key=lambda fire: fire.due)
+    slots = [fire for fire in ordered if fire.cause == "schedule" and fire.due > at]
+    if slots and slots[0].verdict != "folded":
+        # What was folded into it as a fire of its own has a record of its own, and was due later.
+        count = slots[0].folded_slots - sum(
+            1 + fire.folded_slots for fire in fires if fire.folded_into == slots[0].id
+        )
+        if count > 0:
+            return Subject(how="folded", fire=slots[0], slots=count)
+    earlier = [fire for fire in ordered if fire.due <= at]
+    return Subject(how="before", fire=earlier[-1]) if earlier else Subject(how="none")
+
+
+def _distance(fire: Fire, at: datetime) -> timedelta:
+    moments = [fire.due] if fire.cause == "schedule" else [fire.due, fire.created_at]
+    return min(abs(moment - at) for moment in moments)
+
+
+def explain(
+    slug: str,
+    at: datetime,
+    *,
+    subject: Subject,
+    run: RunRecord | None,
+    now: datetime,
+    upcoming: datetime | None = None,
+    note: str = "",
+) -> str:
+    """Say what became of `slug` at the instant `at`.
+
+    Args:
+        slug: the automation.
+        at: an aware instant.
+        subject: what `subject_of` found for it.
+        run: the last run of the subject's fire, if it is remembered.
+        now: the present instant.
+        upcoming: the first moment from a minute before `at` on, and not past, at which it is due.
+        note: what keeps it from being due at present, as half a sentence.
+    """
+    fire = subject.fire
+    if fire is not None and subject.how == "at":
+        return _sentence(_fate(fire, run))
+    if fire is not None and subject.how == "folded":
+        count = "1 earlier slot" if subject.slots == 1 else f"{subject.slots} earlier slots"
+        return _sentence(
+            f"{_fate(fire, run)}; it stands for {count} as well, and if {slug} was due at"
+            f" {_time(at)}, that was one of them"
+        )
+    if at > now and upcoming is not None and abs(upcoming - at) < NEAR:
+        return _sentence(f"{slug} will be due at {_time(upcoming)}")
+    said = f"{slug} {'is' if at > now else 'was'} not due at {_time(at)}"
+    said += f"; before that, {_fate(fire, run)}" if fire else "; no earlier fire is remembered"
+    if note:
+        said += f"; at present {note}"
+    said += f"; it is next due at {_time(upcoming)}" if upcoming else "; no later moment is planned"
+    return _sentence(said)
+
+
+def _fate(fire: Fire, run: RunRecord | None) -> str:
+    what = f"{fire.slug} ({fire.cause}) due at {_time(fire.due)}"
+    if fire.verdict == "folded":
+        return f"{what} was folded into the fire {fire.folded_into}"
+    if fire.verdict == "missed":
+        return f"{what} was missed: {fire.reason}"
+    if fire.verdict == "skipped":
+        return f"{what} was skipped: {_SKIPPED.get(fire.reason, fire.reason)}"
+    if run is None:
+        if fire.verdict is None:
+            return f"{what} has not run yet"
+        return f"{what} ran ({fire.reason}), and the record of that run is no longer kept"
+    said = f"{what} ran as {run.run_id}"
+    if run.state == "running":
+        return f"{said} and is still running"
+    said += f" and {_ended(run)}; {_told(run)}"
+    return said if fire.verdict is not None else f"{said}; one more attempt is due"
+
+
+def _ended(run: RunRecord) -> str:
+    ended = {
+        "aborted": "was aborted",
+        "interrupted": "was interrupted",
+        "cancelled": "was cancelled",
+    }.get(run.state, run.state)
+    if run.failure is None or run.state == "interrupted":
+        return ended
+    return f"{ended} [{run.failure.code}] ({run.failure.message.rstrip('.')})"
+
+
+def _told(run: RunRecord) -> str:
+    intent = run.intent
+    if intent is None:
+        return "it left no intent, so the record is invalid"
+    why = f"by gate {intent.gate}: {intent.reason.rstrip('.')}"
+    if intent.verdict == "withhold":
+        return f"its message was withheld {why}"
+    if intent.verdict == "demote":
+        return f"its message was kept on record and not sent, {why}"
+    if run.delivery == "delivered":
+        return f"its message was delivered, {why}"
+    if run.delivery == "abandoned":
+        return f"its message was to be delivered and was abandoned, {why}"
+    if intent.attempt:
+        return f"its message was handed out and not confirmed yet, {why}"
+    return f"its message is to be delivered, {why}"
+
+
+def _sentence(text: str) -> str:
+    return " ".join(text.split()).rstrip(".") + "."
+
+
+def _time(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,76 @@
+"""Known secret values are taken out of what the engine writes (spec, section 12)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["Redactor"]
+
+_SHORTEST = 8
+
+
+class Redactor:
+    """Replaces known secret values by `[redacted NAME]`.
+
+    Only values of 8 characters and more count: shorter ones stand in ordinary text by chance. A
+    value is found as it stands, never in another case or encoding. Overlapping occurrences are all
+    taken out, and one that lies wholly inside another goes with the longer one.
+
+    Args:
+        secrets: value by name, copied at once. Of two names for one value the first in
+            alphabetical order is shown.
+    """
+
+    __slots__ = ("_names",)
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self._names: dict[str, str] = {}
+        for name, value in sorted(secrets.items()):
+            if len(value) >= _SHORTEST and value.strip():
+                self._names.setdefault(value, name)
+
+    def __repr__(self) -> str:
+        """Return how many values are known, and none of them."""
+        return f"Redactor({len(self._names)} values)"
+
+    def text(self, text: str) -> str:
+        """Return `text` without any known value."""
+        spans = [
+            span
+            for value, name in self._names.items()
+            if value in text
+            for span in _occurrences(text, value, name)
+        ]
+        if not spans:
+            return text
+        parts: list[str] = []
+        done = 0
+        # Of two that begin together the longer comes first, and the shorter then lies inside it.
+        for start, negative_end, name in sorted(spans):
+            end = -negative_end
+            if end > done:
+                parts += [text[done:start], f"[redacted {name}]"]
+                done = end
+        return "".join((*parts, text[done:]))
+
+    def json(self, value: Any) -> Any:
+        """Return a copy of a JSON value without any known value in its texts, keys included.
+
+        Mappings come back as dicts, sequences as lists; what is no text, mapping or sequence comes
+        back as it is.
+        """
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.json(key): self.json(item) for key, item in value.items()}
+        if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+            return [self.json(item) for item in value]
+        return value
+
+
+def _occurrences(text: str, value: str, name: str) -> list[tuple[int, int, str]]:
+    found: list[tuple[int, int, str]] = []
+    start = text.find(value)
+    while start >= 0:
+        found.append((start, -(start + len(value)), name))
+        start = text.find(value, start + 1)
+    return found

@@ -1,0 +1,373 @@
+"""Whether a webhook's sender is who it says: one check for each way of `auth`.
+
+Theory. Every check is over the raw bytes of the body and compares in constant time. A comparison
+is made between digests, so that not even the length of a secret shows. What a header says is never
+repeated in a reason, because it may be a secret that was sent to the wrong place.
+
+The checks are written out here although there are libraries for some: the published verifiers of
+Standard Webhooks, Svix and Slack read the clock themselves, while here `now` is an argument, and
+each of the others is a single HMAC.
+"""
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+import attrs
+
+from drumbeat.core.secret_shapes import quoted
+from drumbeat.core.vocabulary import AUTH, AUTH_SCHEMES, did_you_mean
+from drumbeat.errors import DrumbeatError, Problem
+
+__all__ = [
+    "WINDOW",
+    "Auth",
+    "AuthError",
+    "Headers",
+    "Rejection",
+    "Signed",
+    "check_signature",
+    "parse_auth",
+]
+
+WINDOW = timedelta(minutes=5)
+"""How far a signed time may lie from `now`, either way (spec, section 13.1)."""
+
+_AUTH = re.compile(AUTH)
+_HEX_DIGEST = re.compile("[0-9a-fA-F]{64}")
+_SECONDS = re.compile(r"\d{1,12}", re.ASCII)
+
+
+class AuthError(DrumbeatError, ValueError):
+    """A way of `auth` is not known, or takes no variant; `problem.column` counts within it."""
+
+
+@attrs.frozen(kw_only=True)
+class Auth:
+    """A way of `auth`; `header` is the variant of `hmac`, "" for all others."""
+
+    scheme: str
+    header: str = ""
+
+    @property
+    def secret_name(self) -> str:
+        """The name of the secret it checks against, as in the environment."""
+        return {"slack": "SLACK_SIGNING_SECRET", "svix": "SVIX_SECRET"}.get(
+            self.scheme, "AGENT_API_SECRET"
+        )
+
+
+class Headers:
+    """A request's headers, looked up whatever their case.
+
+    Args:
+        headers: by name. One that stands several times may be given by names that differ in case,
+            or by a mapping whose `items()` repeats the name, as web frameworks do.
+    """
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in headers.items():
+            self._values.setdefault(name.lower(), []).append(value.strip(" \t\r\n"))
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a header, without white space at its edges; those that are empty too."""
+        return self._values.get(name.lower(), [])
+
+    def first(self, name: str) -> str:
+        """The first value that is not empty, else ""."""
+        return next(filter(None, self.all(name)), "")
+
+
+@attrs.frozen(kw_only=True)
+class Signed:
+    """The sender is who it says. `delivery_id` is the one that the signature covers, if any."""
+
+    delivery_id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Rejection:
+    """The sender is not, or cannot be told; `reason` is fit to be sent back."""
+
+    code: str
+    reason: str
+    status: int = 401
+
+
+def parse_auth(text: str) -> Auth:
+    """Read a way of `auth`: a scheme, or `hmac:<Header-Name>`.
+
+    Raises:
+        AuthError: the scheme is not known (`auth-unknown`), takes no variant (`auth-variant`), or
+            is `hmac` without a header's name (`auth-header-missing`).
+    """
+    if _AUTH.fullmatch(text):
+        scheme, _, header = text.partition(":")
+        return Auth(scheme=scheme, header=header)
+    scheme, colon, _ = text.partition(":")
+    known = (*AUTH_SCHEMES, "hmac:<Header-Name>")
+    if scheme == "hmac":
+        problem = Problem(
+            code="auth-header-missing",
+            message=f"{quoted(text)} names no header that could hold the signature",
+            remedy="write the header's name behind the colon, such as `hmac:X-Signature`",
+            column=len(scheme) + 1,
+        )
+    elif colon and scheme in AUTH_SCHEMES:
+        problem = Problem(
+            code="auth-variant",
+            message=f"`{scheme}` takes no variant, and {quoted(text)} has one",
+            remedy=f"write `{scheme}` alone; only `hmac:<Header-Name>` has a variant",
+            column=len(scheme) + 1,
+        )
+    else:
+        problem = Problem(
+            code="auth-unknown",
+            message=f"{quoted(text)} is no way to check a sender"
+            f"{did_you_mean(scheme, (*AUTH_SCHEMES, 'hmac'))}",
+            remedy=f"write {', '.join(known[:-1])} or {known[-1]}",
+            column=1,
+        )
+    raise AuthError(problem)
+
+
+def check_signature(
+    auth: Auth, *, headers: Headers, body: bytes, secret: str, now: datetime
+) -> Signed | Rejection:
+    """Check a request by one way of `auth` (spec, section 13.1).
+
+    Args:
+        auth: made by `parse_auth`.
+        headers: the request's.
+        body: its raw bytes.
+        secret: the shared secret; not blank.
+        now: an aware instant.
+
+    Returns:
+        `Signed`, or a `Rejection` with the code `webhook-unsigned` (what proves the sender is not
+        there), `webhook-header-repeated` (it is there twice), `webhook-signature` (it is wrong),
+        `webhook-too-old` (a signed time is outside the window) or `webhook-secret-unusable` (the
+        secret is none for this scheme).
+
+    Raises:
+        ValueError: `now` is not aware.
+    """
+    if now.tzinfo is None:
+        msg = "now has to be an aware instant"
+        raise ValueError(msg)
+    return _CHECKS[auth.scheme](
+        _Request(auth=auth, headers=headers, body=body, secret=secret, now=now)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class _Request:
+    auth: Auth
+    headers: Headers
+    body: bytes
+    secret: str
+    now: datetime
+
+    @property
+    def key(self) -> bytes:
+        return _bytes(self.secret)
+
+    def header(self, name: str) -> str | Rejection:
+        """The value of a header that has to stand there exactly once."""
+        values = self.headers.all(name)
+        if len(values) > 1:
+            return Rejection(
+                code="webhook-header-repeated", reason=f"the header {name} stands there twice"
+            )
+        if not values or not values[0]:
+            return Rejection(
+                code="webhook-unsigned",
+                reason=f"the header {name}, which proves the sender, is missing",
+            )
+        return values[0]
+
+    def hmac(self, *parts: bytes, key: bytes | None = None) -> bytes:
+        made = hmac.new(self.key if key is None else key, digestmod=sha256)
+        for part in parts:
+            made.update(part)
+        return made.digest()
+
+    def on_time(self, seconds: str, name: str) -> Rejection | None:
+        # Compared as numbers: a time that is far off has no datetime at all.
+        if abs(self.now.timestamp() - int(seconds)) <= WINDOW.total_seconds():
+            return None
+        return Rejection(
+            code="webhook-too-old",
+            reason=f"the signed time in {name} is more than 5 minutes from the receiver's clock",
+        )
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _spellings(header: str) -> list[bytes]:
+    """The bytes that a header may have been: servers decode them as Latin-1, others as UTF-8."""
+    if all(ord(char) < 256 for char in header):
+        return [_bytes(header), header.encode("latin-1")]
+    return [_bytes(header)]
+
+
+def _same(given: bytes, expected: bytes) -> bool:
+    return hmac.compare_digest(sha256(given).digest(), sha256(expected).digest())
+
+
+def _wrong(name: str, what: str = "does not match the secret") -> Rejection:
+    return Rejection(code="webhook-signature", reason=f"the header {name} {what}")
+
+
+# ---- a secret that is sent along
+
+
+def _authorization(request: _Request, scheme: str) -> str | Rejection:
+    value = request.header("Authorization")
+    if isinstance(value, Rejection):
+        return value
+    said, _, token = value.partition(" ")
+    if said.lower() != scheme.lower() or not token.strip():
+        return Rejection(
+            code="webhook-unsigned", reason=f"the header Authorization is not `{scheme} …`"
+        )
+    return token.strip()
+
+
+def _bearer(request: _Request) -> Signed | Rejection:
+    token = _authorization(request, "Bearer")
+    if isinstance(token, Rejection):
+        return token
+    return _shared(request, token, "Authorization")
+
+
+def _basic(request: _Request) -> Signed | Rejection:
+    token = _authorization(request, "Basic")
+    if isinstance(token, Rejection):
+        return token
+    try:
+        pair = base64.b64decode(_bytes(token), validate=True)
+    except binascii.Error:
+        return _wrong("Authorization", "is no user and password in base64")
+    _, _, password = pair.partition(b":")
+    return Signed() if _same(password, request.key) else _wrong("Authorization")
+
+
+def _gitlab(request: _Request) -> Signed | Rejection:
+    token = request.header("X-Gitlab-Token")
+    if isinstance(token, Rejection):
+        return token
+    return _shared(request, token, "X-Gitlab-Token")
+
+
+def _shared(request: _Request, given: str, name: str) -> Signed | Rejection:
+    same = [_same(spelling, request.key) for spelling in _spellings(given)]
+    return Signed() if any(same) else _wrong(name)
+
+
+# ---- a signature over the body
+
+
+def _github(request: _Request) -> Signed | Rejection:
+    return _signed_body(request, "X-Hub-Signature-256", prefix="sha256=")
+
+
+def _hmac(request: _Request) -> Signed | Rejection:
+    return _signed_body(request, request.auth.header, prefix="sha256=", bare=True)
+
+
+def _signed_body(
+    request: _Request, name: str, *, prefix: str, bare: bool = False
+) -> Signed | Rejection:
+    value = request.header(name)
+    if isinstance(value, Rejection):
+        return value
+    return _hex(value, request.hmac(request.body), name, prefix=prefix, bare=bare)
+
+
+def _hex(
+    value: str, digest: bytes, name: str, *, prefix: str, bare: bool = False
+) -> Signed | Rejection:
+    given = value.removeprefix(prefix)
+    if not _HEX_DIGEST.fullmatch(given) or not (bare or value.startswith(prefix)):
+        return _wrong(name, f"is no `{prefix}` and 64 hexadecimal digits")
+    return Signed() if _same(bytes.fromhex(given), digest) else _wrong(name)
+
+
+# ---- a signature over the body and a time
+
+
+def _slack(request: _Request) -> Signed | Rejection:
+    signature, time = "X-Slack-Signature", "X-Slack-Request-Timestamp"
+    value, seconds = request.header(signature), request.header(time)
+    if isinstance(value, Rejection):
+        return value
+    if isinstance(seconds, Rejection):
+        return seconds
+    if not _SECONDS.fullmatch(seconds):
+        return _wrong(time, "is no number of seconds")
+    digest = request.hmac(b"v0:", _bytes(seconds), b":", request.body)
+    checked = _hex(value, digest, signature, prefix="v0=")
+    if isinstance(checked, Rejection):
+        return checked
+    return request.on_time(seconds, time) or checked
+
+
+def _svix(request: _Request) -> Signed | Rejection:
+    # Both names of each header mean the same; a request is checked by one set, never by a mixture.
+    parts = ("id", "timestamp", "signature")
+    family = "svix" if any(request.headers.all(f"svix-{part}") for part in parts) else "webhook"
+    values: list[str] = []
+    for part in parts:
+        value = request.header(f"{family}-{part}")
+        if isinstance(value, Rejection):
+            return value
+        values.append(value)
+    delivery, seconds, signatures = values
+    if not _SECONDS.fullmatch(seconds):
+        return _wrong(f"{family}-timestamp", "is no number of seconds")
+    key = _svix_key(request.secret)
+    if not key:
+        return Rejection(
+            code="webhook-secret-unusable",
+            reason=f"{request.auth.secret_name} is no `whsec_` and base64",
+            status=503,
+        )
+    expected = [
+        base64.b64encode(request.hmac(spelling, b".", _bytes(seconds), b".", request.body, key=key))
+        for spelling in _spellings(delivery)
+    ]
+    # Several signatures stand there while a secret is being replaced; all are looked at.
+    same = [
+        _same(_bytes(given), b"v1," + digest) for given in signatures.split() for digest in expected
+    ]
+    if not any(same):
+        return _wrong(f"{family}-signature")
+    return request.on_time(seconds, f"{family}-timestamp") or Signed(delivery_id=delivery)
+
+
+def _svix_key(secret: str) -> bytes:
+    """The bytes that a `whsec_…` stands for; empty when it stands for none."""
+    encoded = _bytes(secret.removeprefix("whsec_").rstrip("="))
+    try:
+        return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
+    except binascii.Error:
+        return b""
+
+
+_CHECKS: Mapping[str, Callable[[_Request], Signed | Rejection]] = {
+    "bearer": _bearer,
+    "basic": _basic,
+    "github": _github,
+    "gitlab": _gitlab,
+    "hmac": _hmac,
+    "slack": _slack,
+    "svix": _svix,
+}

@@ -1,0 +1,168 @@
+"""What becomes of a webhook request, decided without any I/O (spec, section 13.1)."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from drumbeat.core.filters import parse_filter, read_payload
+from drumbeat.core.model import Accepted, Automation, Ignored, Refused, WebhookTrigger
+from drumbeat.core.secret_shapes import quoted
+from drumbeat.core.signatures import Auth, Headers, Rejection, check_signature, parse_auth
+from drumbeat.errors import Problem
+
+__all__ = ["DELIVERY_HEADERS", "check_webhook", "route_clashes", "secret_name"]
+
+DELIVERY_HEADERS = ("X-GitHub-Delivery", "svix-id", "webhook-id", "Idempotency-Key")
+"""Where a sender puts the id of a delivery, in the order in which they are looked for."""
+
+_LONGEST_SLOT = 255
+
+
+def check_webhook(
+    trigger: WebhookTrigger,
+    *,
+    method: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    secrets: Mapping[str, str],
+    now: datetime,
+) -> Accepted | Ignored | Refused:
+    """Decide about one request to a trigger's route (spec, section 13.1).
+
+    Checked in this order: the method, that the secret is there, the sender, Slack's
+    `url_verification`, the filter. Whether a delivery was seen before is asked of the store, by
+    the `slot` of what is accepted: the id that the signature covers where there is one (svix, and
+    the `event_id` of a Slack event under `slack`), else the first of `DELIVERY_HEADERS` that is
+    there, else the `event_id` of a Slack event. It is kept as given; one that is longer than 255
+    characters or not printable is replaced by `sha256:` and its digest.
+
+    Args:
+        trigger: the route's, out of a file that loaded.
+        method: as in the request, in any case.
+        headers: by name, in any case; values without or with white space at their edges.
+        body: the raw bytes, before anything decoded them.
+        secrets: value by name. The names used are `AGENT_API_SECRET`, `SLACK_SIGNING_SECRET` and
+            `SVIX_SECRET`; one that is blank counts as missing.
+        now: an aware instant.
+
+    Returns:
+        `Accepted`; or `Ignored`, status 200, for an event that is filtered out or greets; or
+        `Refused` with status 400 (`webhook-not-json`), 401 (see `check_signature`), 405
+        (`webhook-method`) or 503 (`webhook-secret-missing`, `webhook-secret-unusable`: the sender
+        tries again, and by then the secret may be there). No reason holds a secret or a header.
+
+    Raises:
+        AuthError, FilterError: the trigger was made by hand and would have refused its file.
+        ValueError: `now` is not aware.
+    """
+    auth = parse_auth(trigger.auth)
+    expression = None if trigger.filter is None else parse_filter(trigger.filter)
+    if method.lower() != trigger.method:
+        return Refused(
+            code="webhook-method",
+            reason=f"this route takes {trigger.method.upper()} alone",
+            status=405,
+        )
+    secret = secrets.get(auth.secret_name, "")
+    if not secret.strip():
+        return Refused(
+            code="webhook-secret-missing",
+            reason=f"{auth.secret_name} is not set, so no sender of `{auth.scheme}` can be told",
+            status=503,
+        )
+    found = Headers(headers)
+    checked = check_signature(auth, headers=found, body=body, secret=secret, now=now)
+    if isinstance(checked, Rejection):
+        return Refused(code=checked.code, reason=checked.reason, status=checked.status)
+    payload, readable = _payload(body)
+    if auth.scheme == "slack" and _kind(payload) == "url_verification":
+        challenge = payload.get("challenge")
+        return Ignored(
+            reason="Slack asked whether this is the right address",
+            body=challenge.encode("utf-8", "replace") if isinstance(challenge, str) else b"",
+        )
+    if expression is not None:
+        if not readable:
+            return Refused(
+                code="webhook-not-json",
+                reason="this route filters by what the event says, and the body is no JSON; "
+                "let the sender use application/json",
+                status=400,
+            )
+        if not expression.matches(payload):
+            return Ignored(reason=f"the filter {quoted(str(trigger.filter))} leaves this event out")
+    return Accepted(
+        slot=_slot(auth, checked.delivery_id, found, payload),
+        payload=body if trigger.method == "post" else None,
+    )
+
+
+def secret_name(trigger: WebhookTrigger) -> str:
+    """The name of the secret that a trigger checks its senders against.
+
+    Raises:
+        AuthError: the trigger was made by hand, with an `auth` that is not known.
+    """
+    return parse_auth(trigger.auth).secret_name
+
+
+def route_clashes(automations: Iterable[Automation]) -> tuple[Problem, ...]:
+    """Find files that ask for one route; each problem names both files.
+
+    Routes are compared without case, like slugs: a route is typed into the settings of a sender.
+
+    Args:
+        automations: those of one workspace, each with its path, in any order.
+
+    Returns:
+        One problem for each file that clashes, located at that file, in path order.
+    """
+    routes: dict[str, list[Automation]] = {}
+    for automation in sorted(automations, key=lambda each: str(each.path)):
+        for trigger in automation.triggers:
+            if isinstance(trigger, WebhookTrigger):
+                routes.setdefault(trigger.route.lower(), []).append(automation)
+    return tuple(
+        Problem(
+            code="route-clash",
+            message=f"{automation.path} and {_other(automation, sharing).path} have the same "
+            f"`webhook: {route}`",
+            remedy="give one of them a route of its own",
+            path=automation.path,
+        )
+        for route, sharing in routes.items()
+        if len(sharing) > 1
+        for automation in sharing
+    )
+
+
+def _other(automation: Automation, sharing: list[Automation]) -> Automation:
+    return next(each for each in sharing if each is not automation)
+
+
+# ---- what the body says
+
+
+def _payload(body: bytes) -> tuple[Any, bool]:
+    try:
+        return read_payload(body), True
+    except ValueError:
+        return None, False  # which matters to a filter alone: other jobs read what they get
+
+
+def _kind(payload: Any) -> Any:
+    return payload.get("type") if isinstance(payload, dict) else None
+
+
+def _slot(auth: Auth, signed: str | None, headers: Headers, payload: Any) -> str | None:
+    # Another sender's field of this name may mean something that several deliveries share.
+    event = payload.get("event_id") if _kind(payload) == "event_callback" else None
+    event_id = event if isinstance(event, str) else None
+    others = [headers.first(name) for name in DELIVERY_HEADERS]
+    # A captured request could be sent again under another id, if one that is not signed came first.
+    order = [signed, event_id, *others] if auth.scheme == "slack" else [signed, *others, event_id]
+    given = next(filter(None, order), None)
+    if given is None or (len(given) <= _LONGEST_SLOT and given.isprintable()):
+        return given
+    return f"sha256:{sha256(given.encode('utf-8', 'surrogatepass')).hexdigest()}"

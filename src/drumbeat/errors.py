@@ -1,0 +1,274 @@
+"""What can go wrong, as one small family of exceptions that each carry a `Problem`.
+
+Few classes, because a host catches differently for few reasons; many codes, because an author
+mends differently for many. Every class survives pickling, and `str()` of any of them is fit to be
+shown to the person who has to act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+if TYPE_CHECKING:
+    from drumbeat.core.model import Fire, Usage
+
+__all__ = [
+    "AgentError",
+    "AgentUnavailable",
+    "AutomationError",
+    "ClaimLost",
+    "ContextCeiling",
+    "ConversationNotFound",
+    "DeliveryRefused",
+    "DrumbeatError",
+    "EngineBusy",
+    "EventsExpired",
+    "Finding",
+    "FollowUpRefused",
+    "NotFound",
+    "NotRun",
+    "Problem",
+    "ScheduleError",
+    "SessionBusy",
+    "StoreError",
+    "WorkspaceError",
+]
+
+
+@attrs.frozen(kw_only=True)
+class Problem:
+    """One thing that is wrong, where it is, and how to mend it.
+
+    `code` is kebab-case and never changes; `docs/errors.md` has a heading for each. `line` and
+    `column` are 1-based positions, in the file, of the offending key or value.
+    """
+
+    code: str
+    message: str
+    remedy: str
+    path: PurePath | None = None
+    line: int | None = None
+    column: int | None = None
+
+    @property
+    def location(self) -> str:
+        """`path:line:column` as far as known; `<text>` stands for a missing path."""
+        if self.path is None and self.line is None:
+            return ""
+        parts = ["<text>" if self.path is None else str(self.path)]
+        if self.line is not None:
+            parts.append(str(self.line))
+            if self.column is not None:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+    def __str__(self) -> str:
+        """Return `path:line:column: message [code]`, then the remedy on a line of its own."""
+        head = f"{self.message} [{self.code}]"
+        if self.location:
+            head = f"{self.location}: {head}"
+        return f"{head}\n  {self.remedy}" if self.remedy else head
+
+
+@attrs.frozen(kw_only=True)
+class Finding(Problem):
+    """Something in a file that loads, which its author would want to know."""
+
+    severity: Literal["error", "warning"] = "warning"
+
+
+class DrumbeatError(Exception):
+    """Base of every exception that drumbeat raises on purpose.
+
+    Args:
+        problem: what is wrong, where, and how to mend it.
+    """
+
+    problem: Problem
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        """Return the problem as `Problem.__str__` prints it."""
+        return str(self.problem)
+
+
+class _ManyProblems(DrumbeatError):
+    problems: tuple[Problem, ...]
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        if not problems:
+            msg = "at least one problem is needed"
+            raise ValueError(msg)
+        self.problems = tuple(problems)
+        super().__init__(self.problems[0])
+        self.args: tuple[Any, ...] = (self.problems,)
+
+    def __str__(self) -> str:
+        """Return every problem, one after the other, in file order."""
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class AutomationError(_ManyProblems):
+    """A file breaks the contract and does not load. `problems` holds all of them, in file order."""
+
+    problems: tuple[Problem, ...]
+
+
+class WorkspaceError(_ManyProblems):
+    """The workspace around the files is wrong: a folder, a pack, `agent-config.yaml`."""
+
+    problems: tuple[Problem, ...]
+
+
+class ScheduleError(DrumbeatError, ValueError):
+    """A schedule expression is outside the grammar; `problem.column` counts within it."""
+
+
+class StoreError(DrumbeatError):
+    """The store could not do what was asked: disk full, locked, damaged, a newer schema.
+
+    Nothing of the transaction was written.
+    """
+
+
+class EventsExpired(DrumbeatError):
+    """`events(after=…)` was asked to start before the oldest event that is kept."""
+
+
+class EngineBusy(DrumbeatError):
+    """Another engine holds the data folder; the message names it."""
+
+
+class NotFound(DrumbeatError, LookupError):
+    """No such slug, run, session or intent, or a run that had no conversation."""
+
+
+class NotRun(DrumbeatError):
+    """`Engine.run()` was asked for a run whose fire was skipped.
+
+    Args:
+        problem: why.
+        fire: the settled fire, its `reason` included.
+    """
+
+    fire: Fire
+
+    def __init__(self, problem: Problem, fire: Fire) -> None:
+        super().__init__(problem)
+        self.fire = fire
+        self.args: tuple[Any, ...] = (problem, fire)
+
+
+class SessionBusy(DrumbeatError):
+    """The conversation is in use; nothing was lost, ask again later."""
+
+
+class FollowUpRefused(DrumbeatError):
+    """A follow-up is over a limit. The message says which."""
+
+
+class ClaimLost(DrumbeatError):
+    """A claim's lease lapsed, or a mark moved since it was read; nothing was written."""
+
+
+class DeliveryRefused(DrumbeatError):
+    """Raised by a `Deliverer`: this intent can never be delivered, abandon it at once.
+
+    Args:
+        message: why, for the record.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Problem(code="delivery-refused", message=message, remedy=""))
+        self.args: tuple[Any, ...] = (message,)
+
+
+class AgentError(DrumbeatError):
+    """Raised by an `Agent`: the turn failed.
+
+    Args:
+        message: what happened, for people.
+        code: kebab-case; two failures with one code count as "the same cause" when repeats of a
+            failure are kept from being voiced again and again.
+        usage: what the failed turn cost, where known.
+    """
+
+    usage: Usage | None
+
+    def __init__(
+        self, message: str, *, code: str = "agent-error", usage: Usage | None = None
+    ) -> None:
+        super().__init__(Problem(code=code, message=message, remedy=""))
+        self.usage = usage
+        self.args: tuple[Any, ...] = (message,)
+
+    @property
+    def code(self) -> str:
+        """The cause, as given."""
+        return self.problem.code
+
+    def __str__(self) -> str:
+        """Return the message alone: a failure is shown beside its code elsewhere."""
+        return self.problem.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the keyword arguments: they live in `__dict__`, which is restored after `args`."""
+        return (type(self), self.args, self.__dict__)
+
+
+class AgentUnavailable(AgentError):
+    """The agent cannot be reached for the moment; the turn is tried again.
+
+    Args:
+        message: what happened, for people.
+        retry_after: the shortest wait before the next attempt, where the provider named one.
+        usage: what the failed attempt cost, where known.
+    """
+
+    retry_after: timedelta | None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: timedelta | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(message, code="agent-unavailable", usage=usage)
+        self.retry_after = retry_after
+
+
+class ContextCeiling(AgentError):
+    """The conversation has outgrown the model's context; the engine rotates it.
+
+    Args:
+        message: what the provider said.
+        usage: what the failed turn cost, where known.
+    """
+
+    def __init__(
+        self, message: str, *, code: str = "context-ceiling", usage: Usage | None = None
+    ) -> None:
+        super().__init__(message, code=code, usage=usage)
+
+
+class ConversationNotFound(AgentError):
+    """The agent does not know the conversation (any more); the engine starts another one.
+
+    Args:
+        message: what the backend said.
+        usage: what the failed turn cost, where known.
+    """
+
+    def __init__(
+        self, message: str, *, code: str = "conversation-missing", usage: Usage | None = None
+    ) -> None:
+        super().__init__(message, code=code, usage=usage)

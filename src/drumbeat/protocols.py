@@ -1,0 +1,306 @@
+"""What others implement: the agent, the way out, the mailbox, the store, the pins, the clock."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from drumbeat.core.model import (
+    Claim,
+    DeliveryIntent,
+    Event,
+    Fire,
+    MailBatch,
+    Mark,
+    Pin,
+    Receipt,
+    Reply,
+    Rotation,
+    RunRecord,
+    Sent,
+    Turn,
+)
+
+__all__ = ["Agent", "Clock", "Deliverer", "FollowUps", "MailSource", "Pins", "Store"]
+
+
+class Agent(Protocol):
+    """The model, as the host brings it.
+
+    The engine calls an agent concurrently for different conversations, and never twice at once for
+    one `session_id`.
+    """
+
+    async def take_turn(self, turn: Turn, /) -> Reply:
+        """Answer one prompt inside the conversation `turn.session_id`.
+
+        Cancellation must end the call; one that ignores it keeps its automation busy and is
+        reported as stuck.
+
+        Raises:
+            AgentUnavailable: nothing happened, the same turn may be tried again.
+            ContextCeiling: the conversation is too long for the model.
+            ConversationNotFound: the conversation is not known (any more).
+            AgentError: the turn failed; `code` says what counts as the same cause.
+            Exception: anything else fails the run under the code `agent-raised`.
+        """
+        ...
+
+
+class Deliverer(Protocol):
+    """The way out to people, as the host brings it."""
+
+    async def deliver(self, intent: DeliveryIntent, /) -> Receipt | None:
+        """Hand one intent to people; returning means delivered.
+
+        Called at least once for each intent with the verdict `deliver`, with the same `intent.id`
+        each time and a rising `intent.attempt`, in order per automation.
+
+        Raises:
+            DeliveryRefused: it can never be delivered; it is abandoned at once.
+            Exception: anything else is tried again later.
+        """
+        ...
+
+
+class MailSource(Protocol):
+    """A mailbox of one mail system."""
+
+    async def poll(self, address: str, after: str | None, /) -> MailBatch:
+        """Return what came after the mark `after`, oldest first and bounded.
+
+        With `after=None` it returns no messages, only the present mark.
+        """
+        ...
+
+
+class FollowUps(Protocol):
+    """How a run asks for a later run of its own automation."""
+
+    async def schedule(self, prompt: str, *, after: timedelta) -> Fire:
+        """Commit a follow-up; it becomes eligible once this run has settled.
+
+        Args:
+            prompt: the whole prompt of the later run.
+            after: how long from now, 0 s to 30 days.
+
+        Raises:
+            FollowUpRefused: it is over a limit; the message says which.
+            StoreError: it could not be committed.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> datetime:
+        """The present instant, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, from an arbitrary start."""
+        ...
+
+    async def sleep(self, delay: timedelta, /) -> None:
+        """Return after `delay`; a delay of zero or less is a checkpoint."""
+        ...
+
+
+class Pins(Protocol):
+    """Which conversation each automation resumes."""
+
+    async def get(self, slug: str, /) -> Pin | None:
+        """The pin of `slug`, or None."""
+        ...
+
+    async def set(self, slug: str, pin: Pin, /) -> None:
+        """Pin `slug` to a conversation, durably."""
+        ...
+
+    async def rotate(
+        self,
+        slug: str,
+        /,
+        *,
+        reason: Rotation,
+        note: str = "",
+        now: datetime | None = None,
+        id: str | None = None,
+    ) -> Pin | None:
+        """Clear the pin of `slug`, leave a line in the rotation log, return what was pinned.
+
+        Idempotent by `id`: the second call with one id changes nothing and returns None.
+        """
+        ...
+
+    async def all(self) -> dict[str, Pin]:
+        """Every pin by slug."""
+        ...
+
+
+class Store(Protocol):
+    """State that needs transactions.
+
+    Each method is one transaction, durable when it returns; the events given to it ride along. Any
+    method raises `StoreError` when its transaction could not be written: then nothing of it was.
+
+    A claim is a lease: on a slug when it came from `claim_fire`, on a conversation when it came
+    from `hold`. `token` fences: a method that is given a claim which has been taken over raises
+    `ClaimLost` and writes nothing.
+    """
+
+    async def open(self, *, holder: str | None, lease: timedelta) -> None:
+        """Open, creating or migrating the schema first.
+
+        Args:
+            holder: the name of the engine that holds the data folder alone, which lapses every
+                older claim at once; None for a client.
+            lease: how long a claim lives without being renewed.
+
+        Raises:
+            StoreError: damaged, locked, or written by a newer schema.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close; a second call does nothing."""
+        ...
+
+    async def add_fires(
+        self,
+        fires: Sequence[Fire],
+        *,
+        fold: bool = False,
+        marks: Sequence[Mark] = (),
+        events: Sequence[Event] = (),
+    ) -> list[Fire]:
+        """Put fires in, one `fire_added` event each, and return them as they stand in the store.
+
+        A fire whose (slug, cause, slot) is there already is returned as first stored, and adds
+        nothing. With `fold`, a fire whose slug has an unclaimed open fire of the cause `schedule`
+        is stored settled as `folded` into that one, whose `folded_slots` grows.
+
+        Raises:
+            ClaimLost: a mark moved; nothing was written.
+        """
+        ...
+
+    async def claim_fire(
+        self, *, now: datetime, run_id: str, skip: Collection[str] = ()
+    ) -> Claim | None:
+        """Take the oldest due open fire whose slug is free and not in `skip`; count its attempt."""
+        ...
+
+    async def hold(self, session_id: str, *, run_id: str) -> Claim | None:
+        """Take a conversation, or return None when another run has it.
+
+        A run that holds it already gets its claim again.
+        """
+        ...
+
+    async def renew(self, claims: Sequence[Claim]) -> set[str]:
+        """Extend leases; return the run ids that are still held."""
+        ...
+
+    async def take_over(self) -> list[Claim]:
+        """Return every lapsed claim on a fire under a new token; free lapsed conversations."""
+        ...
+
+    async def record(
+        self,
+        *,
+        claim: Claim | None = None,
+        run: RunRecord | None = None,
+        settled: Sequence[Fire] = (),
+        marks: Sequence[Mark] = (),
+        events: Sequence[Event] = (),
+    ) -> None:
+        """Write a run as it stands, verdicts of fires, marks and events.
+
+        Settling the fire of `claim` frees its slug. A fire that has a verdict keeps it.
+
+        Raises:
+            ClaimLost: the claim was taken over, or a mark moved.
+        """
+        ...
+
+    async def finish(
+        self,
+        claim: Claim,
+        run: RunRecord | None,
+        *,
+        again_at: datetime | None = None,
+        fires: Sequence[Fire] = (),
+        marks: Sequence[Mark] = (),
+        events: Sequence[Event] = (),
+    ) -> None:
+        """End a claim: run, intent, verdict `ran` (its reason is the run's state), marks; frees it.
+
+        Args:
+            claim: of a fire, or of a conversation, which is only freed.
+            run: the finished run with its intent; None gives the fire back as if never claimed.
+            again_at: the fire stays open and is due then.
+            fires: further fires to put in, such as follow-ups.
+            marks: marks to move.
+            events: events to append.
+
+        Raises:
+            ClaimLost: the claim was taken over, or a mark moved.
+        """
+        ...
+
+    async def claim_intent(self, *, now: datetime) -> DeliveryIntent | None:
+        """Lease the next intent to deliver, its attempt counted.
+
+        Oldest first, and per automation only when no older one is still pending.
+        """
+        ...
+
+    async def settle_intent(
+        self,
+        intent: DeliveryIntent,
+        sent: Sent,
+        *,
+        receipt: Receipt | None = None,
+        retry_at: datetime | None = None,
+        events: Sequence[Event] = (),
+    ) -> None:
+        """Record how an attempt ended; `pending` with `retry_at` means again, not before then.
+
+        An intent that is delivered or abandoned already stays as it is.
+
+        Raises:
+            NotFound: no such intent.
+        """
+        ...
+
+    async def fires(
+        self, *, slug: str | None = None, open: bool = False, limit: int = 100
+    ) -> list[Fire]:
+        """Fires: the open ones by due time, else the latest first."""
+        ...
+
+    async def runs(
+        self,
+        *,
+        slug: str | None = None,
+        target: str | None = None,
+        sent: Sent | None = None,
+        limit: int = 100,
+    ) -> list[RunRecord]:
+        """Runs, the latest first. `target` is a run, session or receipt id."""
+        ...
+
+    async def events(self, *, after: int, limit: int, wait: timedelta) -> list[Event]:
+        """Events with a greater id, in order; waits up to `wait` for the first.
+
+        Once an id was returned, no lesser one appears.
+
+        Raises:
+            EventsExpired: events behind `after` were purged.
+        """
+        ...
+
+    async def marks(self, prefix: str) -> list[Mark]:
+        """Marks whose key begins with `prefix`, by key."""
+        ...

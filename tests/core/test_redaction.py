@@ -1,0 +1,78 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumbeat.core.redaction import Redactor
+
+TOKEN = "tok-12345678"
+
+
+@pytest.mark.parametrize(
+    "secrets, text, expected",
+    [
+        ({"T": TOKEN}, f"a {TOKEN} b {TOKEN}", "a [redacted T] b [redacted T]"),
+        ({"T": TOKEN}, "nothing here", "nothing here"),
+        ({"T": TOKEN}, TOKEN.upper(), TOKEN.upper()),
+        ({"T": "1234567"}, "1234567", "1234567"),
+        ({"T": "12345678"}, "12345678", "[redacted T]"),
+        ({"T": " " * 8}, " " * 9, " " * 9),
+        ({"A": "abcdefgh", "B": "abcdefghij"}, "abcdefghij abcdefgh", "[redacted B] [redacted A]"),
+        ({"A": "cdefghij", "B": "abcdefghijkl"}, "abcdefghijkl", "[redacted B]"),
+        (
+            {"A": "abcdefghij", "B": "ghijklmnop"},
+            "-abcdefghijklmnop-",
+            "-[redacted A][redacted B]-",
+        ),
+        ({"A": "abcdefgh", "B": "ijklmnop"}, "abcdefghijklmnop", "[redacted A][redacted B]"),
+        ({"B": TOKEN, "A": TOKEN}, TOKEN, "[redacted A]"),
+        ({"K": "line one\nline two"}, "x line one\nline two y", "x [redacted K] y"),
+        ({"R": ".*+?[a-z]"}, "a .*+?[a-z] b", "a [redacted R] b"),
+        ({}, TOKEN, TOKEN),
+    ],
+)
+def test_known_values_are_replaced_by_their_names(
+    secrets: dict[str, str], text: str, expected: str
+) -> None:
+    assert Redactor(secrets).text(text) == expected
+
+
+def test_values_of_json_are_replaced_wherever_they_stand() -> None:
+    value = {"a": [TOKEN, 1, None, True, 1.5], TOKEN: ("x", {"b": f"<{TOKEN}>"}), "raw": b"bytes"}
+    assert Redactor({"T": TOKEN}).json(value) == {
+        "a": ["[redacted T]", 1, None, True, 1.5],
+        "[redacted T]": ["x", {"b": "<[redacted T]>"}],
+        "raw": b"bytes",
+    }
+
+
+def test_later_changes_of_the_mapping_do_not_reach_it() -> None:
+    secrets = {"T": TOKEN}
+    redactor = Redactor(secrets)
+    secrets.clear()
+    assert redactor.text(TOKEN) == "[redacted T]"
+
+
+def test_its_own_description_holds_no_value() -> None:
+    assert repr(Redactor({"T": TOKEN, "S": "short"})) == "Redactor(1 values)"
+
+
+@given(
+    st.dictionaries(st.just("A") | st.just("B"), st.text("xy", min_size=8, max_size=10)),
+    st.text("xyz"),
+    st.data(),
+)
+def test_no_known_value_is_left_and_nothing_else_is_lost(
+    secrets: dict[str, str], text: str, data: st.DataObject
+) -> None:
+    redacted = Redactor(secrets).text(text)
+    assert not any(value in redacted for value in secrets.values())
+    assert redacted.count("z") == text.count("z")
+    if not any(value in text for value in secrets.values()):
+        assert redacted == text
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), st.lists))
+def test_without_secrets_json_comes_back_equal(value: Any) -> None:
+    assert Redactor({}).json(value) == value

@@ -1,0 +1,337 @@
+"""One webhook request, decided: in which order things are checked, and under which id it counts."""
+
+import base64
+import hmac
+import json
+from collections.abc import ItemsView, Iterator, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumbeat.core.filters import FilterError
+from drumbeat.core.model import (
+    Accepted,
+    Automation,
+    Ignored,
+    InboxTrigger,
+    Refused,
+    Step,
+    WebhookTrigger,
+)
+from drumbeat.core.signatures import AuthError
+from drumbeat.core.webhooks import DELIVERY_HEADERS, check_webhook, route_clashes, secret_name
+
+NOW = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
+SECRET = "correct horse battery staple"
+SECRETS = {
+    "AGENT_API_SECRET": SECRET,
+    "SLACK_SIGNING_SECRET": SECRET,
+    "SVIX_SECRET": "c2VjcmV0IG9mIHN2aXg=",
+}
+BEARER = {"Authorization": f"Bearer {SECRET}"}
+
+
+def check(
+    headers: Mapping[str, str],
+    body: bytes = b"{}",
+    *,
+    method: str = "POST",
+    secrets: Mapping[str, str] = SECRETS,
+    **trigger: Any,
+) -> Accepted | Ignored | Refused:
+    return check_webhook(
+        WebhookTrigger(route="x", **trigger),
+        method=method,
+        headers=headers,
+        body=body,
+        secrets=secrets,
+        now=NOW,
+    )
+
+
+def slack(body: bytes) -> dict[str, str]:
+    seconds = str(int(NOW.timestamp()))
+    base = f"v0:{seconds}:".encode() + body
+    signature = hmac.new(SECRET.encode(), base, sha256).hexdigest()
+    return {"X-Slack-Request-Timestamp": seconds, "X-Slack-Signature": f"v0={signature}"}
+
+
+def svix(body: bytes, id: str) -> dict[str, str]:
+    seconds = str(int(NOW.timestamp()))
+    digest = hmac.new(b"secret of svix", f"{id}.{seconds}.".encode() + body, sha256).digest()
+    signature = f"v1,{base64.b64encode(digest).decode()}"
+    return {"webhook-id": id, "webhook-timestamp": seconds, "webhook-signature": signature}
+
+
+def sent(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+# ---- what comes of a request
+
+
+def test_a_request_in_order_is_accepted_with_its_body_as_it_came() -> None:
+    body = b'{"a" :1.0}\r\n'
+    assert check(BEARER, body) == Accepted(slot=None, payload=body)
+    assert check(BEARER, b"") == Accepted(slot=None, payload=b"")
+    assert check(BEARER, b"\xff no json") == Accepted(slot=None, payload=b"\xff no json")
+
+
+def test_a_route_without_a_body_has_no_payload() -> None:
+    trigger = WebhookTrigger(route="x", method="get")
+    answer = check_webhook(
+        trigger, method="get", headers=BEARER, body=b"x", secrets=SECRETS, now=NOW
+    )
+    assert answer == Accepted(slot=None, payload=None)
+
+
+@pytest.mark.parametrize(
+    "takes, method", [("post", "GET"), ("post", "HEAD"), ("post", "put"), ("get", "HEAD")]
+)
+def test_another_method_is_refused_before_anything_else(takes: Any, method: str) -> None:
+    trigger = WebhookTrigger(route="x", method=takes)
+    answer = check_webhook(trigger, method=method, headers={}, body=b"", secrets={}, now=NOW)
+    assert isinstance(answer, Refused)
+    assert (answer.code, answer.status) == ("webhook-method", 405)
+    assert takes.upper() in answer.reason
+
+
+@pytest.mark.parametrize(
+    "auth, name",
+    [
+        ("bearer", "AGENT_API_SECRET"),
+        ("hmac:X-Sig", "AGENT_API_SECRET"),
+        ("slack", "SLACK_SIGNING_SECRET"),
+        ("svix", "SVIX_SECRET"),
+    ],
+)
+@pytest.mark.parametrize("value", [None, "", "  "])
+def test_a_missing_secret_refuses_that_trigger_and_names_the_variable(
+    auth: str, name: str, value: str | None
+) -> None:
+    others = {key: each for key, each in SECRETS.items() if key != name}
+    secrets = others if value is None else {**others, name: value}
+    empty_bearer = {"Authorization": "Bearer "}
+    answer = check(empty_bearer, auth=auth, secrets=secrets)
+    assert isinstance(answer, Refused)
+    assert (answer.code, answer.status) == ("webhook-secret-missing", 503)
+    assert name in answer.reason
+    assert secret_name(WebhookTrigger(route="x", auth=auth)) == name
+
+
+def test_a_wrong_sender_is_refused_without_a_word_about_the_filter() -> None:
+    answer = check({"Authorization": "Bearer no"}, b"no json", filter="a==b")
+    assert isinstance(answer, Refused)
+    assert (answer.code, answer.status) == ("webhook-signature", 401)
+    assert SECRET not in answer.reason
+
+
+def test_a_secret_that_is_none_for_its_scheme_is_not_the_senders_fault() -> None:
+    answer = check(svix(b"{}", "m"), auth="svix", secrets={"SVIX_SECRET": "whsec_%"})
+    assert isinstance(answer, Refused)
+    assert (answer.code, answer.status) == ("webhook-secret-unusable", 503)
+
+
+class Repeating(Mapping[str, str]):
+    """Headers as web frameworks give them: one name may come several times."""
+
+    def __init__(self, *pairs: tuple[str, str]) -> None:
+        self.pairs = pairs
+
+    def __getitem__(self, name: str) -> str:
+        return dict(self.pairs)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict(self.pairs))
+
+    def __len__(self) -> int:
+        return len(dict(self.pairs))
+
+    def items(self) -> ItemsView[str, str]:
+        return self.pairs  # type: ignore[return-value]
+
+
+def test_a_proof_that_comes_twice_proves_nothing() -> None:
+    twice = Repeating(("authorization", "Bearer x"), ("authorization", f"Bearer {SECRET}"))
+    answer = check(twice)
+    assert isinstance(answer, Refused)
+    assert (answer.code, answer.status) == ("webhook-header-repeated", 401)
+
+
+@pytest.mark.parametrize(
+    "trigger, error", [({"filter": "nothing"}, FilterError), ({"auth": "none"}, AuthError)]
+)
+def test_a_trigger_that_no_file_could_hold_is_an_error(
+    trigger: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        check(BEARER, **trigger)
+
+
+# ---- the filter
+
+
+def test_an_event_that_the_filter_leaves_out_is_ignored_and_says_why() -> None:
+    trigger: dict[str, Any] = {"filter": "action==opened && number!=7"}
+    assert isinstance(check(BEARER, sent({"action": "opened"}), **trigger), Accepted)
+    answer = check(BEARER, sent({"action": "closed"}), **trigger)
+    assert isinstance(answer, Ignored)
+    assert (answer.status, answer.body) == (200, b"")
+    assert "action==opened && number!=7" in answer.reason
+
+
+@pytest.mark.parametrize("body", [b"", b"a=1", b"\xff", b"[" * 100_000])
+def test_a_filter_needs_json(body: bytes) -> None:
+    answer = check(BEARER, body, filter="a!=b")
+    assert isinstance(answer, Refused)
+    assert (answer.code, answer.status) == ("webhook-not-json", 400)
+
+
+# ---- Slack's greeting
+
+
+def test_slack_is_answered_once_it_is_verified() -> None:
+    body = sent({"type": "url_verification", "challenge": "3eZbrw1aÄ", "token": "x"})
+    answer = check(slack(body), body, auth="slack", filter="event.type==app_mention")
+    assert isinstance(answer, Ignored)
+    assert (answer.status, answer.body) == (200, "3eZbrw1aÄ".encode())
+    refused = check(slack(b"other"), body, auth="slack")
+    assert isinstance(refused, Refused)
+    assert refused.status == 401
+
+
+@pytest.mark.parametrize(
+    "challenge, body_of_answer", [(None, b""), ([], b""), ("\ud800", b"?"), (5, b"5")]
+)
+def test_a_greeting_with_an_odd_challenge_is_answered_all_the_same(
+    challenge: Any, body_of_answer: bytes
+) -> None:
+    body = sent({"type": "url_verification", "challenge": challenge})
+    answer = check(slack(body), body, auth="slack")
+    assert isinstance(answer, Ignored)
+    assert answer.body == body_of_answer
+
+
+def test_only_slack_greets() -> None:
+    body = sent({"type": "url_verification", "challenge": "x"})
+    assert isinstance(check(BEARER, body), Accepted)
+
+
+# ---- delivery ids
+
+
+def slot(headers: Mapping[str, str], body: bytes = b"{}", **trigger: Any) -> str | None:
+    answer = check(headers, body, **trigger)
+    assert isinstance(answer, Accepted)
+    return answer.slot
+
+
+@pytest.mark.parametrize("name", DELIVERY_HEADERS)
+def test_a_delivery_id_is_found_under_any_scheme_and_kept_as_given(name: str) -> None:
+    assert slot(BEARER | {name.upper(): " 72d3162e-cc78 "}) == "72d3162e-cc78"
+
+
+def test_the_first_delivery_header_that_says_something_counts() -> None:
+    headers = {name: f"id of {name}" for name in DELIVERY_HEADERS}
+    for name in DELIVERY_HEADERS:
+        assert slot(BEARER | headers) == f"id of {name}"
+        headers[name] = " "
+    assert slot(BEARER | headers) is None
+
+
+EVENT = sent({"type": "event_callback", "event_id": "Ev0PV52K21", "event": {}})
+
+
+def test_the_id_of_a_slack_event_counts_under_any_scheme() -> None:
+    assert slot(BEARER, EVENT) == "Ev0PV52K21"
+    assert slot(slack(EVENT), EVENT, auth="slack") == "Ev0PV52K21"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"event_id": "shared by several deliveries"},
+        {"type": "event_callback"},
+        {"type": "event_callback", "event_id": None},
+        {"type": ["event_callback"], "event_id": "x"},
+        ["event_callback"],
+    ],
+)
+def test_what_is_no_slack_event_has_no_such_id(value: Any) -> None:
+    assert slot(BEARER, sent(value)) is None
+
+
+def test_an_id_that_is_signed_comes_before_any_that_is_not() -> None:
+    """Else a captured request could be sent again under another one."""
+    forged = dict.fromkeys(DELIVERY_HEADERS, "forged")
+    assert slot(forged | slack(EVENT), EVENT, auth="slack") == "Ev0PV52K21"
+    rest = {"X-GitHub-Delivery": "forged", "Idempotency-Key": "forged"}
+    assert slot(rest | svix(EVENT, "msg_1"), EVENT, auth="svix") == "msg_1"
+    assert slot(forged | BEARER, EVENT) == "forged"
+
+
+@pytest.mark.parametrize("given_id", ["x" * 256, "a\tb", "a\u202eb", "\ud800"])
+def test_an_id_that_cannot_be_kept_is_replaced_by_its_digest(given_id: str) -> None:
+    found = slot(BEARER | {"webhook-id": given_id})
+    assert found is not None
+    assert found.startswith("sha256:")
+    assert len(found) == 71
+    assert slot(BEARER | {"webhook-id": given_id + "x"}) != found
+
+
+def test_the_longest_id_is_kept() -> None:
+    assert slot(BEARER | {"webhook-id": "x" * 255}) == "x" * 255
+
+
+@given(st.dictionaries(st.text(max_size=15), st.text(max_size=30)), st.binary(), st.text())
+def test_whatever_comes_without_the_secret_is_refused(
+    headers: dict[str, str], body: bytes, method: str
+) -> None:
+    for auth in ("bearer", "basic", "github", "gitlab", "hmac:X-Sig", "slack", "svix"):
+        for each in (method, "POST"):
+            answer = check(headers, body, method=each, auth=auth)
+            assert isinstance(answer, Refused)
+            assert answer.status in (401, 405)
+            assert SECRET not in answer.reason
+
+
+@given(st.binary())
+def test_whatever_a_sender_that_is_known_sends_is_answered(body: bytes) -> None:
+    assert isinstance(check(BEARER, body), Accepted)
+    assert isinstance(check(slack(body), body, auth="slack"), Accepted | Ignored)
+
+
+# ---- routes of a workspace
+
+
+def job(name: str, *triggers: Any) -> Automation:
+    return Automation(
+        slug=name,
+        name=name,
+        kind="job",
+        steps=(Step(id="prompt", prompt="x"),),
+        triggers=triggers,
+        path=PurePosixPath("jobs") / f"{name}.md",
+    )
+
+
+def test_files_that_share_a_route_are_named_in_path_order_case_aside() -> None:
+    jobs = [
+        job("c", WebhookTrigger(route="Deploy")),
+        job("a", WebhookTrigger(route="deploy")),
+        job("b", WebhookTrigger(route="other")),
+        job("d", InboxTrigger(system="imap", address="a@b", allow_from=())),
+        job("e"),
+    ]
+    first, second = route_clashes(jobs)
+    assert (str(first.path), str(second.path)) == ("jobs/a.md", "jobs/c.md")
+    assert {first.code, second.code} == {"route-clash"}
+    for problem in (first, second):
+        assert "jobs/a.md" in problem.message
+        assert "jobs/c.md" in problem.message
+    assert route_clashes(jobs[1:]) == ()
