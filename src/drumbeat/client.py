@@ -1,0 +1,426 @@
+"""All that needs no agent: reading what happened, and putting requests in as rows."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+from uuid import uuid4
+
+from drumbeat.core.explain import NEAR, explain, subject_of
+from drumbeat.core.model import (
+    Automation,
+    DeliveryIntent,
+    Due,
+    Env,
+    Event,
+    Fire,
+    Pin,
+    Receipt,
+    RunRecord,
+    ScheduleTrigger,
+    Sent,
+    Status,
+    Workspace,
+)
+from drumbeat.errors import NotFound, Problem
+from drumbeat.protocols import Pins, Store
+from drumbeat.runtime.entered import Entered, Folder
+from drumbeat.runtime.event_stream import EventStream
+from drumbeat.runtime.lock import EngineLock
+from drumbeat.runtime.pins import SessionPins
+from drumbeat.runtime.preview import preview
+from drumbeat.runtime.rules import Rules, read_rules
+from drumbeat.runtime.workspace import load_workspace
+
+_ALL = 1_000_000
+_FORESIGHT = timedelta(days=400)
+_LEASE = timedelta(minutes=5)
+
+
+class Client(Entered):
+    """Reads beside an engine, and asks it for things.
+
+    An async context manager, entered once. It needs no agent and holds no lock, so any number of
+    clients work beside one engine of another process; what they ask for are rows that the engine
+    takes up. Reading writes nothing: without a data folder, everything reads as empty, until an
+    engine has made one.
+
+    Every method raises `DrumbeatError` outside the `async with` (`not-entered`, `left`).
+
+    Args:
+        workspace: the folder with `automations/`.
+        data_dir: where the state lies; `<workspace>/.drumbeat` by default.
+        secrets: values that must never be shown; None reads the doors' variables.
+        store: in place of the SQLite file of the data folder.
+    """
+
+    def __init__(
+        self,
+        workspace: Folder,
+        *,
+        data_dir: Folder | None = None,
+        secrets: Env | None = None,
+        store: Store | None = None,
+    ) -> None:
+        super().__init__(workspace, data_dir=data_dir, secrets=secrets, store=store)
+
+    # ---- its life
+
+    async def __aenter__(self) -> Self:
+        """Open what is there.
+
+        Raises:
+            StoreError: the database cannot be opened.
+            DrumbeatError: it was entered before.
+        """
+        state = await self._begin(lease=_LEASE)
+        try:
+            await state.readable()
+        except BaseException:
+            self._phase = "left"
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        """Close the store; whoever follows the events comes to the end of them."""
+        self._phase = "left"
+        await self._state.close()
+        return None
+
+    # ---- what an engine knows better
+
+    async def _workspace(self) -> tuple[Workspace, dict[str, Automation]]:
+        """What stands in the workspace, and the last versions that loaded of what is broken."""
+        return await load_workspace(self.workspace_dir), {}
+
+    async def _rules(self) -> Rules:
+        return await read_rules(await self._readable())
+
+    async def _session_pins(self) -> Pins:
+        if self._pins is None:
+            self._pins = SessionPins(self.data_dir, clock=self._clock)
+        return self._pins
+
+    # ---- asking for things
+
+    async def fire(
+        self,
+        slug: str,
+        *,
+        after: timedelta = timedelta(0),
+        slot: str | None = None,
+        payload: bytes | None = None,
+    ) -> Fire:
+        """Put one manual fire in, durably, and return it; disabled automations run too.
+
+        Args:
+            slug: the automation.
+            after: how long from now it is due.
+            slot: makes it idempotent: a second fire with one slot is the first one. As a webhook's,
+                it is never folded, and runs once more after a crash.
+            payload: bytes that the run finds in `WEBHOOK_PAYLOAD.json` of its working folder.
+
+        Raises:
+            NotFound: no automation has that slug.
+            ValueError: `after` is negative, or `slot` is blank.
+            WorkspaceError: the workspace cannot be read.
+            StoreError: it could not be committed.
+        """
+        if after < timedelta(0):
+            msg = f"after must not be negative, not {after}"
+            raise ValueError(msg)
+        if slot is not None and not slot.strip():
+            msg = "slot must not be blank"
+            raise ValueError(msg)
+        self._check_inside()
+        await self._require(slug)
+        return await self._put(self._manual(slug, after=after, slot=slot, payload=payload))
+
+    def _manual(
+        self, slug: str, *, after: timedelta, slot: str | None, payload: bytes | None
+    ) -> Fire:
+        now = self._clock.now()
+        fire_id = f"manual-{uuid4()}"
+        return Fire(
+            id=fire_id,
+            slug=slug,
+            cause="manual",
+            slot=slot or fire_id,
+            due=now + after,
+            created_at=now,
+            payload=payload,
+        )
+
+    async def _put(self, fire: Fire) -> Fire:
+        (stored,) = await (await self._writable()).add_fires((fire,))
+        return stored
+
+    async def _require(self, slug: str) -> None:
+        workspace, _ = await self._workspace()
+        if not _stands(workspace, slug):
+            raise _unknown(workspace, slug)
+
+    async def acknowledge(self, intent_id: str, receipt: Receipt | None = None) -> None:
+        """Say that a pulled intent was delivered.
+
+        A second time changes nothing, and one that was abandoned stays abandoned.
+
+        Raises:
+            NotFound: no such intent, or none that is to be delivered.
+            StoreError: it could not be committed.
+        """
+        store = await self._readable()
+        runs = [] if store is None else await store.runs(target=intent_id, limit=_ALL)
+        for run in runs:
+            intent = run.intent
+            if store is None or intent is None or intent.id != intent_id:
+                continue
+            event = Event(
+                id=0,
+                at=self._clock.now(),
+                kind="delivered",
+                slug=run.slug,
+                run_id=run.run_id,
+                data={"intent": intent_id, "attempt": intent.attempt, "acknowledged": True},
+            )
+            await store.settle_intent(intent, "delivered", receipt=receipt, events=(event,))
+            return
+        raise NotFound(
+            Problem(
+                code="intent-unknown",
+                message=f"no intent {intent_id!r}",
+                remedy="take the id from intents()",
+            )
+        )
+
+    # ---- reading
+
+    async def runs(self, slug: str | None = None, *, limit: int = 100) -> list[RunRecord]:
+        """The latest runs, the last one first.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        store = await self._readable()
+        return [] if store is None else await store.runs(slug=slug, limit=limit)
+
+    async def find_run(self, target: str) -> RunRecord:
+        """The latest run that `target` (a run, session or receipt id) names.
+
+        Raises:
+            NotFound: none does.
+            StoreError: the store could not be read.
+        """
+        store = await self._readable()
+        found = [] if store is None else await store.runs(target=target, limit=1)
+        if not found:
+            raise NotFound(
+                Problem(
+                    code="run-unknown",
+                    message=f"no run, session or receipt {target!r}",
+                    remedy="take the id from runs()",
+                )
+            )
+        return found[0]
+
+    async def fires(self, slug: str | None = None, *, limit: int = 100) -> list[Fire]:
+        """The latest fires, the last one first.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        store = await self._readable()
+        return [] if store is None else await store.fires(slug=slug, limit=limit)
+
+    async def intents(self, sent: Sent | None = None) -> list[DeliveryIntent]:
+        """Intents, oldest first; with `sent`, those to deliver that stand so.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        store = await self._readable()
+        runs = [] if store is None else await store.runs(sent=sent, limit=_ALL)
+        return [run.intent for run in reversed(runs) if run.intent is not None]
+
+    async def sessions(self) -> dict[str, Pin]:
+        """Which conversation each automation resumes.
+
+        Raises:
+            StoreError: the pins could not be read.
+        """
+        self._check_inside()
+        return await (await self._session_pins()).all()
+
+    async def upcoming(self, *, until: datetime) -> list[Due]:
+        """What comes due up to `until`, by time. Writes nothing.
+
+        An interval shows its next moment only, and none while a fire of it is due or going: the end
+        of that run decides it. Beside an engine, its zones and its `catch_up` rule.
+
+        Args:
+            until: an aware instant.
+
+        Raises:
+            ValueError: `until` is naive.
+            WorkspaceError: the workspace cannot be read.
+            StoreError: the store could not be read.
+        """
+        return await self._foreseen(until=_aware("until", until))
+
+    async def _foreseen(self, *, until: datetime, slug: str | None = None) -> list[Due]:
+        store = await self._readable()
+        rules = await self._rules()
+        workspace, last_good = await self._workspace()
+        return await preview(
+            workspace,
+            store=store,
+            zones=rules.zones,
+            catch_up=rules.catch_up,
+            last_good=last_good,
+            now=self._clock.now(),
+            until=until,
+            slug=slug,
+        )
+
+    async def status(self) -> Status:
+        """What the records and the lock of the data folder say. Writes nothing.
+
+        A client knows of an engine whether there is one, and not what is in its memory: `path`,
+        `stuck` and `faults` are empty, and one that drains counts as `running`.
+
+        Raises:
+            WorkspaceError: the workspace cannot be read.
+            StoreError: the store could not be read.
+        """
+        store = await self._readable()
+        rules = await self._rules()
+        workspace, _ = await self._workspace()
+        held = await EngineLock(self.data_dir).holder() is not None
+        fires = [] if store is None else await store.fires(open=True, limit=_ALL)
+        running: list[RunRecord] = []
+        for fire in fires:
+            if store is not None and fire.run_id is not None:
+                runs = await store.runs(target=fire.run_id, limit=1)
+                running += [run for run in runs if run.state == "running"]
+        going = {run.run_id for run in running}
+        return Status(
+            state="running" if held else "stopped",
+            path=(),
+            workspace=workspace,
+            paused={},
+            running=tuple(running),
+            stuck=(),
+            waiting=tuple(fire for fire in fires if fire.run_id not in going),
+            faults=(),
+            zones={kind: (name, source) for kind, (_, name, source) in rules.zones.items()},
+        )
+
+    async def why(self, slug: str, *, at: datetime) -> str:
+        """What became of `slug` at the instant `at`, in one sentence, from the records.
+
+        Args:
+            slug: the automation.
+            at: an aware instant; a fire less than a minute away from it is meant.
+
+        Raises:
+            ValueError: `at` is naive.
+            NotFound: no automation has that slug, and no fire of one is remembered.
+            WorkspaceError: the workspace cannot be read.
+            StoreError: the store could not be read.
+        """
+        _aware("at", at)
+        store = await self._readable()
+        workspace, _ = await self._workspace()
+        fires = [] if store is None else await store.fires(slug=slug, limit=_ALL)
+        if not fires and not _stands(workspace, slug):
+            raise _unknown(workspace, slug)
+        subject = subject_of(at, fires)
+        run_id = None if subject.fire is None else subject.fire.run_id
+        runs = [] if store is None or run_id is None else await store.runs(target=run_id, limit=1)
+        now = self._clock.now()
+        ahead = await self._foreseen(until=max(now, at) + _FORESIGHT, slug=slug)
+        first = max(now, at - NEAR)
+        return explain(
+            slug,
+            at,
+            subject=subject,
+            run=next(iter(runs), None),
+            now=now,
+            upcoming=next((due.slot for due in ahead if due.slot >= first), None),
+            note=_note(workspace, slug),
+        )
+
+    async def sweep(self) -> list[str]:
+        """The ids of finished runs without an intent: there must be none.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        runs = await self.runs(limit=_ALL)
+        return [run.run_id for run in runs if run.state != "running" and run.intent is None]
+
+    def events(self, after: int = 0, *, follow: bool = True) -> AsyncIterator[Event]:
+        """The durable event stream, in order, from the event behind the id `after`.
+
+        The iterator raises `EventsExpired` when events behind `after` were purged, and `StoreError`
+        when the store could not be read; ask it again, or for another one from the last id that was
+        seen. It need not be closed.
+
+        Args:
+            after: the id of the last event that was seen; 0 for all.
+            follow: go on with further events as they come, until the client is left; False ends
+                with the last one there is.
+        """
+        self._check_inside()
+        return EventStream(
+            readable=self._state.readable,
+            is_over=lambda: self._phase == "left",
+            clock=self._clock,
+            after=after,
+            follow=follow,
+        )
+
+
+def _aware(name: str, at: datetime) -> datetime:
+    if at.utcoffset() is None:
+        msg = f"{name} must be an aware datetime, not {at!r}"
+        raise ValueError(msg)
+    return at
+
+
+def _stands(workspace: Workspace, slug: str) -> bool:
+    """Whether there is a file for `slug`, broken or not."""
+    broken = any(path.stem == slug for path in workspace.problems)
+    return broken or workspace.find(slug) is not None
+
+
+def _unknown(workspace: Workspace, slug: str) -> NotFound:
+    known = ", ".join(automation.slug for automation in workspace.automations)
+    return NotFound(
+        Problem(
+            code="slug-unknown",
+            message=f"no automation {slug!r} in {workspace.path}",
+            remedy=f"the workspace has: {known or 'none'}",
+        )
+    )
+
+
+def _note(workspace: Workspace, slug: str) -> str:
+    """What keeps `slug` from being due at present."""
+    automation = workspace.find(slug)
+    if automation is None:
+        return "its file is broken" if _stands(workspace, slug) else "there is no file of it"
+    if not automation.enabled:
+        return "its file says that it is disabled"
+    if automation.schedule is None:
+        unread = any(isinstance(trigger, ScheduleTrigger) for trigger in automation.triggers)
+        return "its schedule cannot be read" if unread else "no schedule makes it due"
+    return ""
+
+
+__all__ = ["Client"]

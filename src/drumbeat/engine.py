@@ -1,0 +1,509 @@
+"""The engine: wires the rooms together and lives as long as its host lets it.
+
+Theory of operation. Entering takes the data folder's lock, opens the store as its holder, completes
+what a crash left (a rotation half done, runs that were going), and only then starts the loops: the
+workspace is looked at, due moments become fires, due fires become runs, intents go out, leases are
+renewed. The loops share nothing but the store and a few signals. One task supervises them: a fault
+ends the loops and waits in `wait()`; it never cancels the host's own body.
+
+Trouble with the store is no fault. What entering has to write is tried once; what the store does
+not take then is made up for by the dispatcher (the runs that were going) and by the next reload
+(the marks of schedules), while `status().faults` says so.
+"""
+
+import math
+import os
+from datetime import timedelta, tzinfo
+from pathlib import Path
+from traceback import format_exception
+from types import TracebackType
+from typing import Literal, Self
+
+import anyio
+from anyio import to_thread
+
+from drumbeat.client import Client
+from drumbeat.core.model import (
+    Automation,
+    Env,
+    Fire,
+    Pack,
+    Receipt,
+    RunRecord,
+    Status,
+    Workspace,
+)
+from drumbeat.core.redaction import Redactor
+from drumbeat.core.settings import Settings
+from drumbeat.errors import (
+    ClaimLost,
+    EngineBusy,
+    NotRun,
+    Problem,
+    StoreError,
+    WorkspaceError,
+)
+from drumbeat.protocols import Agent, Clock, Deliverer, Pins, Store
+from drumbeat.runtime.artifacts import Artifacts
+from drumbeat.runtime.clock import Driven, SystemClock
+from drumbeat.runtime.config_files import ConfigFiles
+from drumbeat.runtime.entered import Folder
+from drumbeat.runtime.life import Life
+from drumbeat.runtime.lock import EngineLock
+from drumbeat.runtime.packs import load_packs
+from drumbeat.runtime.pins import SessionPins
+from drumbeat.runtime.rules import Rules
+from drumbeat.runtime.schedule_marks import Zones
+from drumbeat.runtime.search_path import DOOR_SECRETS, search_path
+from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.workspace import WorkspaceCache
+from drumbeat.runtime.zones import zones_for
+
+_ALL = 1_000_000
+_LAST_WORD = 1.0
+"""Real seconds for deliveries that are going when an engine on a driven clock is left."""
+
+
+class Engine(Client):
+    """Runs the automations of a workspace inside the host's process.
+
+    An async context manager, entered once; leaving it drains. A fault of the engine never cancels
+    the host's body: `wait()` raises it, and so does leaving when nobody waited. What asks for work
+    raises `EngineBusy` once the engine has stopped; what reads goes on until it is left.
+
+    Args:
+        workspace: the folder with `automations/`.
+        agent: the model.
+        deliverer: the way out to people; None leaves intents pending for `intents()`.
+        data_dir: where the state lies; `<workspace>/.drumbeat` by default.
+        timezone: an IANA name or `ZoneInfo` that rules every schedule; None as spec, section 4.
+        settings: limits and durations; None reads `Settings.from_env(os.environ)` on entering.
+        secrets: values that are redacted from what the engine writes, by variable name, and are not
+            passed on to tools and agents; None takes the doors' variables of the environment.
+        env: what tools and agents inherit; None captures `os.environ` on entering.
+        clock: where time comes from; `drumbeat.testing.ManualClock` in tests.
+        store: in place of the SQLite file of the data folder.
+        pins: in place of `session_pins.json`.
+    """
+
+    def __init__(
+        self,
+        workspace: Folder,
+        *,
+        agent: Agent,
+        deliverer: Deliverer | None = None,
+        data_dir: Folder | None = None,
+        timezone: str | tzinfo | None = None,
+        settings: Settings | None = None,
+        secrets: Env | None = None,
+        env: Env | None = None,
+        clock: Clock | None = None,
+        store: Store | None = None,
+        pins: Pins | None = None,
+    ) -> None:
+        super().__init__(workspace, data_dir=data_dir, secrets=secrets, store=store)
+        self._agent = agent
+        self._deliverer = deliverer
+        self._timezone = timezone
+        self._given_settings = settings
+        self._env = env
+        self._clock = clock or SystemClock()
+        self._pins = pins
+        self._running: Literal["running", "draining", "stopped"] = "stopped"
+        self._fault: BaseException | None = None
+        self._fault_told = False
+        self._life: Life | None = None
+
+    # ---- life
+
+    async def __aenter__(self) -> Self:
+        """Take the data folder, settle what a crash left, and start.
+
+        Raises:
+            EngineBusy: another engine holds the data folder.
+            WorkspaceError: the workspace cannot be read, or a pack or the configuration is wrong.
+            StoreError: the database or the pins cannot be opened or read.
+            DrumbeatError: a setting or the zone is wrong, or it was entered before.
+        """
+        settings = self._given_settings or Settings.from_env(os.environ)
+        # An intent must not be leased again while its delivery may still be going.
+        lease = max(settings.lease, settings.deliver_timeout + timedelta(minutes=1))
+        state = await self._begin(lease=lease)
+        self._lock = EngineLock(self.data_dir)
+        try:
+            env = dict(os.environ if self._env is None else self._env)
+            zones = await to_thread.run_sync(zones_for, self._timezone, env)
+            workspace = WorkspaceCache(self.workspace_dir)
+            first = await workspace.reload()
+            if first.error is not None:
+                raise first.error
+            packs, config = await self._surroundings(env)
+            await state.prepare()
+            since = self._clock.now().isoformat(timespec="seconds")
+            holder = await self._lock.acquire(since=since)
+            store = await state.open(holder=holder)
+            self._life = life = Life.of(
+                self._services(
+                    settings=settings,
+                    env=env,
+                    zones=zones,
+                    workspace=workspace,
+                    packs=packs,
+                    config=config,
+                    store=store,
+                ),
+                self._deliverer,
+            )
+            await life.make_ready()
+            self._group = anyio.create_task_group()
+            await self._group.__aenter__()
+        except BaseException:
+            await self._give_up_folder()
+            raise
+        self._running = "running"
+        self._group.start_soon(self._supervise, life)
+        log.info("engine_started", workspace=str(self.workspace_dir), holder=holder)
+        for path in workspace.workspace.problems:
+            log.error("automation_broken", path=str(path))
+        return self
+
+    async def _give_up_folder(self) -> None:
+        self._phase, self._running = "left", "stopped"
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._state.close()
+            finally:
+                await self._lock.release()
+
+    async def _surroundings(self, env: Env) -> tuple[tuple[Pack, ...], ConfigFiles]:
+        """The packs and the configuration; what is wrong with them is refused at the start."""
+        packs, problems = await load_packs(self.workspace_dir)
+        config = ConfigFiles(self.workspace_dir, env=env)
+        change = await config.reload()
+        if change.error is not None:
+            problems = (*problems, *change.error.problems)
+        if problems:
+            raise WorkspaceError(problems)
+        return packs, config
+
+    def _services(
+        self,
+        *,
+        settings: Settings,
+        env: dict[str, str],
+        zones: Zones,
+        workspace: WorkspaceCache,
+        packs: tuple[Pack, ...],
+        config: ConfigFiles,
+        store: Store,
+    ) -> Services:
+        secrets = self._secrets
+        if secrets is None:
+            secrets = {name: env[name] for name in sorted(DOOR_SECRETS) if env.get(name)}
+        redactor = Redactor(secrets)
+        if self._pins is None:
+            self._pins = SessionPins(self.data_dir, clock=self._clock)
+        memory = env.get("MEMORY_DIR")
+        return Services(
+            clock=self._clock,
+            store=store,
+            settings=settings,
+            agent=self._agent,
+            pins=self._pins,
+            workspace=workspace,
+            artifacts=Artifacts(self.data_dir, redactor, self._clock),
+            redactor=redactor,
+            workspace_dir=self.workspace_dir,
+            data_dir=self.data_dir,
+            memory_dir=Path(memory).absolute() if memory else self.data_dir / "memory",
+            base_env=env,
+            withheld=frozenset(secrets),
+            search_path=search_path(
+                workspace=self.workspace_dir, packs=packs, base=env.get("PATH", os.defpath)
+            ),
+            packs=packs,
+            config=config,
+            zones=zones,
+            patient=False,
+        )
+
+    async def _supervise(self, life: Life) -> None:
+        try:
+            await life.go_on()
+        except Exception as error:  # noqa: BLE001  kept for wait(), which raises it
+            # `wait` raises the first; of what followed from it the log alone tells.
+            self._fault, *_ = faults = _leaves(error)
+            for fault in faults:
+                trace = life.services.redactor.text("".join(format_exception(fault)))
+                log.error("engine_failed", error=type(fault).__name__, trace=trace)
+        finally:
+            self._running = "stopped"
+            life.dispatcher.waiters.abandon()
+            life.over.notify()
+            life.services.state_changed.notify()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        """Drain and close.
+
+        Running turns get `Settings.drain_timeout`, then they are cancelled and settled as
+        interrupted; deliveries get what is left of it, and what was not delivered is delivered
+        after the next start. When the body is being cancelled there is no such time, and on a
+        clock that is driven, which nobody moves any more, there is none for turns.
+
+        Raises:
+            Exception: the fault that stopped the engine, when the body ended well and nobody had it
+                from `wait()`.
+        """
+        life = self._inside()
+        cancelled = (
+            isinstance(error, anyio.get_cancelled_exc_class())
+            or anyio.current_effective_deadline() == -math.inf
+        )
+        try:
+            with anyio.CancelScope(shield=True):
+                try:
+                    if cancelled:
+                        await self._drain(life, timedelta(0))
+                    elif isinstance(self._clock, Driven):
+                        await self._drain(life, timedelta(0))
+                        if life.deliveries is not None:
+                            with anyio.move_on_after(_LAST_WORD):
+                                await life.deliveries.drain(timedelta.max)
+                    else:
+                        await self._drain(life, life.services.settings.drain_timeout)
+                finally:
+                    life.scope.cancel()
+            # Without the body's exception, which the group would wrap: it goes on as it is.
+            await self._group.__aexit__(None, None, None)
+        finally:
+            await self._give_up_folder()
+        if error is None and self._fault is not None and not self._fault_told:
+            self._fault_told = True
+            raise self._fault
+        return None
+
+    async def _drain(self, life: Life, limit: timedelta) -> None:
+        if self._running != "stopped":
+            self._running = "draining"
+            await life.drain(limit)
+
+    async def drain(self, reason: str) -> None:
+        """Start nothing more, let what runs end, then stop; returns when drained.
+
+        Running turns get `Settings.drain_timeout` on the engine's clock, then they are cancelled
+        and settled as interrupted. Cancelling the caller leaves the draining alone; a second call
+        waits for the first.
+
+        Args:
+            reason: for the log.
+
+        Raises:
+            Exception: what stopped the engine, as `wait()` raises it.
+        """
+        life = self._inside()
+        if self._running == "running":
+            log.info("engine_draining", reason=reason)
+            self._running = "draining"
+            self._group.start_soon(self._drain_and_stop, life)
+        await self.wait()
+
+    async def _drain_and_stop(self, life: Life) -> None:
+        await self._drain(life, life.services.settings.drain_timeout)
+        life.scope.cancel()
+
+    async def wait(self) -> None:
+        """Return when the engine has drained.
+
+        Raises:
+            Exception: what stopped the engine, as it was raised.
+        """
+        self._check_entered()
+        while self._life is not None and self._running != "stopped":
+            await self._life.over.wait(self._life.over.count)
+        if self._fault is not None:
+            self._fault_told = True
+            raise self._fault
+
+    def _inside(self) -> Life:
+        self._check_inside()
+        if self._life is None:
+            msg = "entering made no life"
+            raise RuntimeError(msg)
+        return self._life
+
+    def _working(self) -> Life:
+        life = self._inside()
+        if self._running == "stopped":
+            raise self._stopped("the engine has stopped") from self._fault
+        return life
+
+    def _stopped(self, message: str) -> EngineBusy:
+        return EngineBusy(
+            Problem(
+                code="engine-stopped",
+                message=message,
+                remedy="look at what wait() raises, and enter another engine",
+            )
+        )
+
+    # ---- asking for things
+
+    async def _put(self, fire: Fire) -> Fire:
+        life = self._working()
+        stored = await super()._put(fire)
+        life.services.fires_changed.notify()
+        return stored
+
+    async def _require(self, slug: str) -> None:
+        life = self._working()
+        if not life.services.stands(slug):
+            # Its file may have been written a moment ago.
+            await life.upkeep.reload()
+        await super()._require(slug)
+
+    async def acknowledge(self, intent_id: str, receipt: Receipt | None = None) -> None:
+        """As `Client.acknowledge`; a later intent of that automation can go out then."""
+        life = self._inside()
+        await super().acknowledge(intent_id, receipt)
+        life.services.intents_changed.notify()
+
+    async def run(self, slug: str) -> RunRecord:
+        """Run one automation by hand and return the record of the run; disabled ones run too.
+
+        Cancelling the caller leaves the run alone.
+
+        Raises:
+            NotFound: no automation has that slug.
+            NotRun: the fire was skipped, because the file vanished.
+            EngineBusy: the engine drains, or stopped before the run was over; a fire that was put
+                in stays in the store and runs after the next start.
+            ClaimLost: somebody else took the run over; its record is theirs to write.
+            StoreError: the fire could not be committed.
+        """
+        life = self._working()
+        if life.services.draining:
+            raise EngineBusy(
+                Problem(
+                    code="engine-draining",
+                    message=f"the engine is draining and does not start {slug}",
+                    remedy="ask again after the next start, or use fire(), which keeps",
+                )
+            )
+        await self._require(slug)
+        fire = self._manual(slug, after=timedelta(0), slot=None, payload=None)
+        waiter = life.dispatcher.waiters.add(fire.id)
+        try:
+            await self._put(fire)
+            await waiter.over.wait()
+        finally:
+            life.dispatcher.waiters.remove(fire.id, waiter)
+        if waiter.run is not None:
+            return waiter.run
+        if waiter.fire is not None:
+            raise NotRun(
+                Problem(
+                    code="not-run",
+                    message=f"{slug} did not run: {waiter.fire.reason}",
+                    remedy="look at the file and at fires()",
+                ),
+                waiter.fire,
+            )
+        if self._running == "running":
+            raise ClaimLost(
+                Problem(
+                    code="claim-lost",
+                    message=f"the run of {slug} was taken over by somebody else",
+                    remedy="look at runs() for how it ended",
+                )
+            )
+        raise self._stopped(f"the engine stopped before {slug} had run") from self._fault
+
+    async def reload(self) -> Workspace:
+        """Look at the workspace at once, and return what stands there.
+
+        Raises:
+            WorkspaceError: the folder cannot be read; what was known stays.
+            StoreError: what changed could not be written; the next look tries again.
+        """
+        life = self._working()
+        error = await life.upkeep.reload()
+        if error is not None:
+            raise error
+        return life.services.known_workspace
+
+    async def settled(self) -> None:
+        """Return once nothing is due, running or deliverable at this instant.
+
+        Raises:
+            StoreError: the store is in trouble, so that nothing can be settled.
+            Exception: what stopped the engine.
+        """
+        life = self._inside()
+        while True:
+            seen = life.services.state_changed.count
+            if self._running == "stopped":
+                return await self.wait()
+            if life.quiet:
+                trouble = life.services.faults.get("store")
+                if trouble is not None:
+                    raise StoreError(trouble)
+                return None
+            await life.services.state_changed.wait(seen)
+
+    # ---- reading
+
+    async def _workspace(self) -> tuple[Workspace, dict[str, Automation]]:
+        services = self._inside().services
+        return services.known_workspace, dict(services.workspace.last_good)
+
+    async def _rules(self) -> Rules:
+        return self._inside().rules
+
+    async def status(self) -> Status:
+        """What the engine is doing at this instant; also when it has stopped or its store fails.
+
+        While the store cannot be read, `waiting` is empty and `faults` says why.
+        """
+        life = self._inside()
+        services = life.services
+        waiting: list[Fire] = []
+        try:
+            waiting = await services.store.fires(open=True, limit=_ALL)
+        except StoreError as error:
+            services.trouble(error)
+        faults = list(services.faults.values())
+        if self._fault is not None:
+            faults.append(
+                Problem(
+                    code="engine-failed",
+                    message=services.redactor.text(f"the engine stopped: {self._fault!r}"),
+                    remedy="look at what wait() raises, and enter another engine",
+                )
+            )
+        going = life.dispatcher.going
+        return Status(
+            state=self._running,
+            path=services.search_path,
+            workspace=services.known_workspace,
+            paused={},
+            running=tuple(run.record for run in going.values()),
+            stuck=tuple(sorted(services.stuck)),
+            waiting=tuple(fire for fire in waiting if fire.run_id not in going),
+            faults=tuple(faults),
+            zones={kind: (name, source) for kind, (_, name, source) in services.zones.items()},
+        )
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions inside nested groups, in order."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+__all__ = ["Engine"]

@@ -1,0 +1,269 @@
+"""Keeps the scheduler in step with the workspace, and turns due moments into fires.
+
+Theory of operation. What a schedule has already accounted for is a mark per automation
+(`schedule_marks.py`), moved in the transaction that puts the fire in. A fire is unique by its slot,
+so a moment that is met twice (a crash between the decision and the transaction, a clock that went
+back) adds nothing the second time.
+
+An interval counts from the last finish, so its moment is none while a run of it is going or a fire
+of it is about to be taken: it is let go, and the end of that run decides when the next one is.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import anyio
+import attrs
+
+from drumbeat.core.identity import slot_of
+from drumbeat.core.model import (
+    Automation,
+    Due,
+    Event,
+    Fire,
+    Interval,
+    Mark,
+    Schedule,
+    ScheduleTrigger,
+    Workspace,
+)
+from drumbeat.core.schedule import parse_schedule
+from drumbeat.errors import ClaimLost, ScheduleError
+from drumbeat.runtime.schedule_marks import (
+    PREFIX,
+    Standing,
+    accounted,
+    read_finishes,
+    read_marks,
+    standing,
+)
+from drumbeat.runtime.scheduler import Scheduler
+from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.signals import Signal
+
+
+@attrs.define(kw_only=True)
+class Agenda:
+    """What is due when, for one engine."""
+
+    services: Services
+    scheduler: Scheduler
+    is_going: Callable[[str], bool]
+    """Whether a run of a slug is going."""
+    _putting: bool = False
+    _jumps: list[timedelta] = attrs.field(factory=list)
+    _jumped: Signal = attrs.field(factory=Signal)
+    _lock: anyio.Lock = attrs.field(factory=anyio.Lock)
+    """Held while a mark moves: following an edit and putting a fire in both move it."""
+    _marks: dict[str, Mark] = attrs.field(factory=dict)
+    _set: dict[str, tuple[Schedule, str]] = attrs.field(factory=dict)
+    _unschedulable: dict[str, str] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.scheduler.on_jump = self._clock_jumped
+
+    # ---- a clock that jumps
+
+    def _clock_jumped(self, drift: timedelta) -> None:
+        log.warning("clock_jumped", seconds=drift.total_seconds())
+        self._jumps.append(drift)
+        self._jumped.notify()
+
+    async def report_jumps(self) -> None:
+        """Make an event of every jump of the wall clock, until cancelled."""
+        services = self.services
+        while True:
+            seen = self._jumped.count
+            while self._jumps:
+                event = services.event(
+                    "clock_jumped",
+                    services.clock.now(),
+                    seconds=self._jumps[0].total_seconds(),
+                )
+
+                async def write(event: Event = event) -> None:
+                    await services.store.record(events=(event,))
+
+                await services.insist(write)
+                del self._jumps[0]
+            await self._jumped.wait(seen)
+
+    # ---- following the files
+
+    async def load(self) -> None:
+        """Read the marks; before the first `sync`.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        self._marks = await read_marks(self.services.store)
+
+    def idle(self, now: datetime) -> bool:
+        """Whether nothing is due that has not been made a fire."""
+        due = self.scheduler.next_due()
+        return not self._putting and (due is None or due > now)
+
+    async def sync(self, workspace: Workspace) -> None:
+        """Follow the files: what is scheduled, edited, disabled, broken or gone.
+
+        Raises:
+            StoreError: a mark could not be written; the next call does what is left.
+        """
+        services = self.services
+        async with self._lock:
+            declared = standing(
+                workspace,
+                last_good=services.workspace.last_good,
+                marks=self._marks,
+                zones=services.zones,
+            )
+            for slug in list(self._set):
+                if slug not in declared or not declared[slug].enabled:
+                    self.scheduler.remove(slug)
+                    del self._set[slug]
+            for schedule in declared.values():
+                await self._follow(schedule)
+            await self._check_schedulable(workspace)
+
+    async def _follow(self, declared: Standing) -> None:
+        slug, schedule = declared.slug, declared.schedule
+        rule = (schedule, declared.ruling)
+        mark = self._marks.get(slug)
+        if not declared.enabled:
+            if mark is not None and mark.value["enabled"]:
+                await self._move(slug, enabled=False)
+            return
+        if self._set.get(slug) == rule:
+            return
+        now = self.services.clock.now()
+        if mark is None:
+            mark = await self._move(slug, **declared.first_mark(now))
+        elif not (mark.value["enabled"] and declared.is_ruled_by(mark)):
+            mark = await self._move(slug, **declared.edited(now))
+        last_finish = (await read_finishes(self.services.store, slug)).get(slug)
+        self.scheduler.set(
+            slug, schedule, zone=declared.zone, **accounted(schedule, mark.value, last_finish)
+        )
+        self._set[slug] = rule
+
+    async def _move(self, slug: str, fire: Fire | None = None, /, **changes: Any) -> Mark:
+        """Change a mark, in one transaction with `fire` where one is given."""
+        store = self.services.store
+        mark = self._marks.get(slug) or Mark(key=PREFIX + slug, value={})
+        while True:
+            moved = attrs.evolve(mark, value={**mark.value, **changes})
+            try:
+                if fire is None:
+                    await store.record(marks=(moved,))
+                else:
+                    await store.add_fires((fire,), fold=True, marks=(moved,))
+            except ClaimLost:
+                # Written before by a call that was cancelled, and so never heard of it.
+                await self.load()
+                stored = self._marks.get(slug)
+                if stored is None or stored.version == mark.version:
+                    raise
+                mark = stored
+            else:
+                break
+        self._marks[slug] = attrs.evolve(moved, version=moved.version + 1)
+        return self._marks[slug]
+
+    async def _check_schedulable(self, workspace: Workspace) -> None:
+        unreadable = {
+            automation.slug: expression
+            for automation in workspace.automations
+            if automation.enabled and (expression := _unreadable(automation)) is not None
+        }
+        for slug in self._unschedulable.keys() - unreadable.keys():
+            del self._unschedulable[slug]
+        for slug, expression in unreadable.items():
+            reason = _why_not(expression)
+            log.error("automation_unschedulable", slug=slug, expression=expression, reason=reason)
+            if self._unschedulable.get(slug) == expression:
+                continue
+            event = self.services.event(
+                "automation_unschedulable",
+                self.services.clock.now(),
+                slug,
+                expression=expression,
+                reason=reason,
+            )
+            await self.services.store.record(events=(event,))
+            self._unschedulable[slug] = expression
+
+    # ---- due moments
+
+    async def run(self) -> None:
+        """Put a fire in for every due moment, until cancelled."""
+        async for due in self.scheduler:
+            self._putting = True
+            try:
+                async with self._lock:
+                    await self._put(due)
+            finally:
+                self._putting = False
+                self.services.fires_changed.notify()
+                self.services.state_changed.notify()
+
+    async def _put(self, due: Due) -> None:
+        services, slug = self.services, due.slug
+        if slug not in self._set:
+            return  # its file went away, or was disabled, at this very moment
+        now = services.clock.now()
+        slot = slot_of(due.slot)
+        changes: dict[str, Any] = {"last_slot": due.slot.isoformat()}
+        reason = ""
+        if due.missed:
+            changes["passed_over"] = now.isoformat()
+            reason = (
+                f"{now - due.slot} late, and a missed moment is made up for within"
+                f" {services.settings.catch_up} only"
+            )
+        fire = Fire(
+            id=f"schedule-{slug}-{slot}",
+            slug=slug,
+            cause="schedule",
+            slot=slot,
+            due=due.slot,
+            created_at=now,
+            folded_slots=due.folded,
+            verdict="missed" if due.missed else None,
+            reason=reason,
+        )
+
+        async def write() -> None:
+            if isinstance(self._set[slug][0], Interval) and await self._is_overtaken(due, now):
+                log.info("slot_let_go", slug=slug, slot=slot)
+                return
+            await self._move(slug, fire, **changes)
+            log.info("slot_due", slug=slug, slot=slot, folded=due.folded, missed=due.missed)
+
+        await services.insist(write)
+
+    async def _is_overtaken(self, due: Due, now: datetime) -> bool:
+        """Whether there is a run, over, going or about to go, from whose end to count instead."""
+        open_fires = await self.services.store.fires(slug=due.slug, open=True, limit=1)
+        ended = not due.missed and self.scheduler.due_of(due.slug) is not None
+        return ended or self.is_going(due.slug) or any(fire.due <= now for fire in open_fires)
+
+
+def _unreadable(automation: Automation) -> str | None:
+    """The expression of an automation that is outside the grammar."""
+    for trigger in automation.triggers:
+        if isinstance(trigger, ScheduleTrigger) and trigger.schedule is None:
+            return trigger.expression
+    return None
+
+
+def _why_not(expression: str) -> str:
+    try:
+        parse_schedule(expression)
+    except ScheduleError as error:
+        return error.problem.message
+    # A grammar that changed while a file was known.
+    return "outside the grammar"
+
+
+__all__ = ["Agenda"]

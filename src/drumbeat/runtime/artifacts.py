@@ -1,0 +1,87 @@
+"""The folder of a run, for people: `result.json`, the turns as they happened, and `work/`."""
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+from anyio import to_thread
+
+from drumbeat.core.model import RunRecord
+from drumbeat.core.redaction import Redactor
+from drumbeat.protocols import Clock
+from drumbeat.runtime.clock import holding
+from drumbeat.runtime.store_rows import encode
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder and those above it, each for its owner alone; `parents=True` would not."""
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    _make_folder(path.parent)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        partial.replace(path)
+    except OSError:
+        with suppress(OSError):  # the first error is the one to tell
+            partial.unlink()
+        raise
+
+
+class Artifacts:
+    """Writes below `<data_dir>/runs/`, for the owner alone; every text passes the redactor first.
+
+    A file is there wholly or not at all. Each method raises `OSError` as it comes: the run makes an
+    event of it and goes on.
+    """
+
+    def __init__(self, data_dir: Path, redactor: Redactor, clock: Clock) -> None:
+        self._root = data_dir / "runs"
+        self._redactor = redactor
+        self._clock = clock
+
+    def folder(self, slug: str, run_id: str) -> Path:
+        """Where the artifacts of a run lie."""
+        return self._root / slug / run_id
+
+    def work(self, slug: str, run_id: str) -> Path:
+        """The run's own working folder."""
+        return self.folder(slug, run_id) / "work"
+
+    async def _do(self, call: Callable[[], None]) -> None:
+        with holding(self._clock, "artifact"):
+            await to_thread.run_sync(call)
+
+    async def prepare(self, folder: Path) -> None:
+        """Make a folder, such as `work()`, and those above it."""
+        await self._do(lambda: _make_folder(folder))
+
+    async def payload(self, slug: str, run_id: str, name: str, payload: bytes) -> Path:
+        """Write a trigger's payload into `work/`, byte for byte, and return its path."""
+        path = self.work(slug, run_id) / name
+        await self._do(lambda: _write(path, payload))
+        return path
+
+    async def text(self, slug: str, run_id: str, name: str, text: str) -> Path:
+        """Write one text file into the run's folder and return its path."""
+        path = self.folder(slug, run_id) / name
+        data = self._redactor.text(text).encode("utf-8", "backslashreplace")
+        await self._do(lambda: _write(path, data))
+        return path
+
+    async def result(self, run: RunRecord) -> None:
+        """Write `result.json`: the run as it was committed, without the payload's bytes."""
+        fire = attrs.evolve(run.fire, payload=None)
+        intent = None if run.intent is None else attrs.evolve(run.intent, fire=fire)
+        record = json.loads(encode(attrs.evolve(run, fire=fire, intent=intent)))
+        text = json.dumps(self._redactor.json(record), indent=2, ensure_ascii=False)
+        await self.text(run.slug, run.run_id, "result.json", text + "\n")

@@ -1,0 +1,282 @@
+"""How a run ends: one decision, one record, one transaction."""
+
+from datetime import datetime
+from typing import Literal
+
+import attrs
+
+from drumbeat.core.failures import (
+    Streak,
+    voice_cancellation,
+    voice_failure,
+    voice_interruption,
+)
+from drumbeat.core.identity import intent_id
+from drumbeat.core.model import (
+    Automation,
+    Cause,
+    Claim,
+    Decision,
+    DeliveryIntent,
+    Event,
+    Fire,
+    Mark,
+    RunRecord,
+)
+from drumbeat.core.notify import evaluate_judgment_failed, evaluate_notify
+from drumbeat.errors import ClaimLost, Problem
+from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.services import Services, log
+
+_TEXT_LIMIT = 64 * 1024
+_EMPTY = Problem(
+    code="final-reply-empty",
+    message="the final reply is empty",
+    remedy="let the last step say what it did, or that there was nothing to do",
+)
+_INTERRUPTED = Problem(
+    code="interrupted",
+    message="the engine stopped, or was killed, in the middle of the run",
+    remedy="look at what stopped the host at that time; what the run had done stays done",
+)
+_AGAIN = ("webhook", "inbox", "follow-up")
+
+
+@attrs.frozen(kw_only=True)
+class Ending:
+    """Why a run is over. `final` is the last step's reply."""
+
+    state: Literal["succeeded", "failed", "aborted", "interrupted", "cancelled"]
+    problem: Problem | None = None
+    final: str = ""
+    judgment: str | None = None
+    judgment_failure: str | None = None
+
+
+def wants_another_attempt(fire: Fire) -> bool:
+    """Whether an interrupted fire is tried once more (spec, section 5)."""
+    lasting = fire.cause in _AGAIN or (fire.cause == "manual" and fire.slot != fire.id)
+    return lasting and fire.attempt < 2
+
+
+def health_key(slug: str) -> str:
+    """The mark that keeps an automation's last finish and its streak of failures."""
+    return f"health:{slug}"
+
+
+async def conclude(  # noqa: PLR0917  a run is these six things
+    services: Services,
+    journal: Journal,
+    claim: Claim,
+    automation: Automation,
+    record: RunRecord,
+    ending: Ending,
+) -> RunRecord | None:
+    """Decide who hears of the run, and commit everything about its end at once.
+
+    Returns None when the claim is somebody else's by then, or when the engine drains while the
+    store takes nothing: the next start settles the run as interrupted.
+    """
+    fire = claim.fire
+    assert fire is not None, "a run needs the claim of a fire"
+    now = services.clock.now()
+    key = health_key(record.slug)
+    texts: dict[str, str] = {}
+    finished: RunRecord | None = None
+
+    async def write() -> None:
+        nonlocal finished
+        found = [mark for mark in await services.store.marks(key) if mark.key == key]
+        mark = found[0] if found else Mark(key=key, value={"finished": None, "streak": None})
+        before = mark.value["streak"]
+        streak = None if before is None else Streak.from_json(before)
+        again = ending.state == "interrupted" and wants_another_attempt(fire)
+        again_at = now if again else None
+        final, decision, after = _decide(
+            services, automation, ending, streak, cause=fire.cause, now=now, again_at=again_at
+        )
+        if decision.text not in texts:  # a store in trouble asks for it again
+            texts[decision.text] = await _capped(journal, decision.text)
+        intent = DeliveryIntent(
+            id=intent_id(record.run_id),
+            run_id=record.run_id,
+            slug=record.slug,
+            name=services.redactor.text(automation.name),
+            session_id=record.session_id,
+            fire=fire,
+            created_at=now,
+            attempt=0,
+            verdict=decision.verdict,
+            gate=decision.gate,
+            reason=services.redactor.text(decision.reason),
+            text=texts[decision.text],
+        )
+        run = attrs.evolve(
+            record,
+            state=final.state,
+            finished_at=now,
+            failure=_redacted(services, final.problem),
+            intent=intent,
+            delivery="pending" if decision.verdict == "deliver" else None,
+        )
+        value = {
+            "finished": now.isoformat(),
+            "streak": None if after is None else after.to_json(),
+        }
+        kept = tuple(journal.kept)
+        events = _events(services, run, fire, again=again, recovered=before is not None)
+        await services.store.finish(
+            claim,
+            run,
+            again_at=again_at,
+            marks=(attrs.evolve(mark, value=value),),
+            events=(*kept, *events),
+        )
+        journal.taken(kept)
+        finished = run
+
+    try:
+        await services.insist(write)
+    except ClaimLost:
+        log.error("claim_lost", slug=record.slug, run_id=record.run_id)
+    if finished is None:
+        return None
+    await _tell(journal, finished)
+    return finished
+
+
+async def _tell(journal: Journal, run: RunRecord) -> None:
+    services = journal.services
+    _say(run)
+    try:
+        await services.artifacts.result(run)
+    except OSError as error:
+        await journal.artifact_failed("result.json", error)
+    services.fires_changed.notify()
+    services.intents_changed.notify()
+    services.conversations_freed.notify()
+    services.state_changed.notify()
+
+
+def _decide(
+    services: Services,
+    automation: Automation,
+    ending: Ending,
+    streak: Streak | None,
+    *,
+    cause: Cause,
+    now: datetime,
+    again_at: datetime | None,
+) -> tuple[Ending, Decision, Streak | None]:
+    policy, name = automation.notify, automation.name
+    if ending.state == "succeeded":
+        decision = _judged(services, policy, ending)
+        if decision.gate != "final-reply-empty":
+            return ending, decision, None
+        ending = Ending(state="failed", problem=_EMPTY)
+    problem = ending.problem or _INTERRUPTED
+    if ending.state == "interrupted":
+        shown = None if again_at is None else again_at.astimezone(services.zone(automation.kind))
+        decision = voice_interruption(
+            policy, name=name, problem=problem, cause=cause, again_at=shown
+        )
+        return attrs.evolve(ending, problem=problem), decision, streak
+    if ending.state == "cancelled":
+        return ending, voice_cancellation(name=name, problem=problem, cause=cause), streak
+    decision, after = voice_failure(
+        policy, streak, name=name, problem=problem, cause=cause, now=now
+    )
+    return ending, decision, after
+
+
+def _judged(services: Services, policy: str, ending: Ending) -> Decision:
+    final = services.redactor.text(ending.final)
+    if ending.judgment_failure is not None:
+        return evaluate_judgment_failed(policy, final, ending.judgment_failure)
+    if ending.judgment is None:
+        return evaluate_notify(policy, final)
+    return evaluate_notify(policy, final, judgment=services.redactor.text(ending.judgment))
+
+
+def _redacted(services: Services, problem: Problem | None) -> Problem | None:
+    if problem is None:
+        return None
+    return attrs.evolve(
+        problem,
+        message=services.redactor.text(problem.message),
+        remedy=services.redactor.text(problem.remedy),
+    )
+
+
+async def _capped(journal: Journal, text: str) -> str:
+    redacted = journal.services.redactor.text(text)
+    whole = redacted.encode("utf-8", "backslashreplace")
+    if len(whole) <= _TEXT_LIMIT:
+        return redacted
+    path = journal.services.artifacts.folder(journal.slug, journal.run_id) / "intent.md"
+    written = await journal.artifact("intent.md", redacted)
+    rest = f"the whole text: {path}" if written else f"the whole text could not be kept in {path}"
+    tail = f"\n\n… cut at 64 KiB; {rest}"
+    head = whole[: _TEXT_LIMIT - len(tail.encode())].decode("utf-8", "ignore")
+    return head + tail
+
+
+def _events(
+    services: Services, run: RunRecord, fire: Fire, *, again: bool, recovered: bool
+) -> list[Event]:
+    intent = run.intent
+    assert intent is not None, "a finished run has an intent"
+    assert run.finished_at is not None, "a finished run has an end"
+    at, slug, run_id = run.finished_at, run.slug, run.run_id
+    events = []
+    if run.state == "succeeded":
+        if recovered:
+            events.append(services.event("automation_recovered", at, slug, run_id))
+    elif run.state in ("failed", "aborted"):
+        failure = run.failure
+        events.append(
+            services.event(
+                "automation_error",
+                at,
+                slug,
+                run_id,
+                state=run.state,
+                code=None if failure is None else failure.code,
+                message=None if failure is None else failure.message,
+            )
+        )
+    events.append(
+        services.event("run_completed", at, slug, run_id, state=run.state, turns=len(run.turns))
+    )
+    events.append(
+        services.event(
+            "delivery_intent",
+            at,
+            slug,
+            run_id,
+            intent=intent.id,
+            verdict=intent.verdict,
+            gate=intent.gate,
+            reason=intent.reason,
+        )
+    )
+    if not again:
+        events.append(services.event("fire_settled", at, slug, run_id, fire=fire.id, verdict="ran"))
+    return events
+
+
+def _say(run: RunRecord) -> None:
+    assert run.intent is not None, "a finished run has an intent"
+    facts = {
+        "slug": run.slug,
+        "run_id": run.run_id,
+        "state": run.state,
+        "verdict": run.intent.verdict,
+        "gate": run.intent.gate,
+    }
+    if run.failure is not None:
+        facts["code"], facts["message"] = run.failure.code, run.failure.message
+    if run.state in ("failed", "aborted"):
+        log.error("automation_error", **facts)
+    else:
+        log.info("run_completed", **facts)

@@ -1,0 +1,235 @@
+"""Hands committed intents to the host's deliverer until they are delivered or given up.
+
+Theory of operation. An attempt is counted and leased in the store before the deliverer is called,
+and settled after it returned. A crash in between leaves a lease, so the intent is handed over again
+under its id with a higher attempt: at least once, never silently not at all. The store gives out
+one intent per automation at a time, so order holds per automation and one that cannot be delivered
+holds up nobody else's.
+"""
+
+from datetime import datetime, timedelta
+
+import anyio
+import anyio.abc
+import attrs
+
+from drumbeat.core.backoff import delivery_pause
+from drumbeat.core.model import DeliveryIntent, Receipt, Sent
+from drumbeat.errors import DeliveryRefused, NotFound, StoreError
+from drumbeat.protocols import Deliverer
+from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding
+from drumbeat.runtime.services import Services, log
+
+_AT_ONCE = 8
+_PAGE = 1000
+_LOOK_AGAIN = timedelta(seconds=60)
+_REASON_LIMIT = 2000
+
+
+@attrs.define(kw_only=True)
+class Deliveries:
+    """The delivery pump of one engine."""
+
+    services: Services
+    deliverer: Deliverer
+    _going: dict[str, str] = attrs.field(factory=dict)
+    """The intents that are being delivered, and their slugs."""
+    _retries: dict[str, datetime] = attrs.field(factory=dict)
+    """By slug, when its oldest intent is tried again; unknown after a restart."""
+    _looked: int = -1
+    _next: datetime | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being delivered, and nothing can be at this instant.
+
+        While the store is in trouble nothing can be.
+        """
+        services = self.services
+        if self._going:
+            return False
+        if "store" in services.faults:
+            return True
+        due = self._next is not None and self._next <= services.clock.now()
+        return self._looked == services.intents_changed.count and not due
+
+    async def run(self) -> None:
+        """Pump until cancelled; store trouble pauses the pump."""
+        services = self.services
+        async with anyio.create_task_group() as group:
+            while True:
+                seen = services.intents_changed.count
+                try:
+                    await self._hand_out(group)
+                    pause = await self._pause()
+                except StoreError as error:
+                    services.trouble(error)
+                    self._settle_for(seen)
+                    # Whatever calls meanwhile: the store is left in peace for that long.
+                    await services.clock.sleep(services.settings.store_probe)
+                    continue
+                self._settle_for(seen)
+                await services.intents_changed.wait(
+                    seen, clock=services.clock, limit=pause, glance=_LOOK_AGAIN
+                )
+
+    def _settle_for(self, seen: int) -> None:
+        self._looked = seen
+        self.services.state_changed.notify()
+
+    async def _hand_out(self, group: anyio.abc.TaskGroup) -> None:
+        services = self.services
+        while len(self._going) < _AT_ONCE:
+            intent = await services.store.claim_intent(now=services.clock.now())
+            if intent is None:
+                return
+            # Its lease may have run out while its answer waits for the store.
+            if intent.id not in self._going:
+                self._going[intent.id] = intent.slug
+                group.start_soon(self._deliver, intent)
+
+    async def _pause(self) -> timedelta | None:
+        """How long nothing can be due: None while nothing is pending."""
+        self._next = None
+        pending = await self.services.store.runs(sent="pending", limit=_PAGE)
+        slugs = {run.slug for run in pending}
+        self._retries = {slug: at for slug, at in self._retries.items() if slug in slugs}
+        now = self.services.clock.now()
+        self._next = min((at for at in self._retries.values() if at > now), default=None)
+        pauses = [] if self._next is None else [self._next - now]
+        known = {slug for slug, at in self._retries.items() if at > now}
+        if slugs - known - set(self._going.values()) or len(pending) == _PAGE:
+            pauses.append(_LOOK_AGAIN)
+        return min(pauses, default=None)
+
+    async def drain(self, limit: timedelta) -> None:
+        """Return when nothing is left that can be delivered at this instant, or after `limit`."""
+        services = self.services
+
+        async def expire() -> None:
+            await services.clock.sleep(limit)
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(expire)
+            while True:
+                seen = services.state_changed.count
+                if self.idle:
+                    break
+                await services.state_changed.wait(seen)
+            group.cancel_scope.cancel()
+
+    # ---- one intent
+
+    async def _deliver(self, intent: DeliveryIntent) -> None:
+        try:
+            await self._attempt(intent)
+        finally:
+            del self._going[intent.id]
+            self.services.intents_changed.notify()
+            self.services.state_changed.notify()
+
+    async def _attempt(self, intent: DeliveryIntent) -> None:
+        services = self.services
+
+        async def call() -> object:
+            with holding(services.clock, f"delivery of {intent.id}"):
+                return await self.deliverer.deliver(intent)
+
+        try:
+            answer = await bounded(services.clock, services.settings.deliver_timeout, call)
+        except DeliveryRefused as error:
+            await self._abandon(intent, str(error.problem.message))
+        except OverTime:
+            limit = services.settings.deliver_timeout
+            await self._failed(intent, f"no answer within {limit}; it may have arrived")
+        except SelfCancelled:
+            await self._failed(intent, "the deliverer cancelled itself; it may have arrived")
+        except (KeyboardInterrupt, anyio.get_cancelled_exc_class()):
+            raise
+        except BaseException as error:  # noqa: BLE001  whatever a host's channel raises is one failed attempt
+            await self._failed(intent, _said(error))
+        else:
+            receipt = _receipt(answer)
+            if answer is not None and receipt is None:
+                log.warning("receipt_ignored", intent=intent.id, type=type(answer).__name__)
+            if await self._settle(intent, "delivered", "delivered", receipt=receipt):
+                log.info("delivered", slug=intent.slug, intent=intent.id, attempt=intent.attempt)
+
+    async def _failed(self, intent: DeliveryIntent, reason: str) -> None:
+        services = self.services
+        if intent.attempt >= services.settings.deliver_attempts:
+            await self._abandon(intent, f"given up after attempt {intent.attempt}: {reason}")
+            return
+        at = services.clock.now() + delivery_pause(intent.attempt)
+        reason = self._shown(reason)
+        log.warning(
+            "delivery_failed",
+            slug=intent.slug,
+            intent=intent.id,
+            attempt=intent.attempt,
+            reason=reason,
+        )
+        if await self._settle(intent, "pending", "delivery_failed", retry_at=at, reason=reason):
+            self._retries[intent.slug] = at
+
+    async def _abandon(self, intent: DeliveryIntent, reason: str) -> None:
+        reason = self._shown(reason)
+        log.error("delivery_abandoned", slug=intent.slug, intent=intent.id, reason=reason)
+        await self._settle(intent, "abandoned", "delivery_abandoned", reason=reason)
+
+    def _shown(self, reason: str) -> str:
+        # Redacted before it is cut, or half a secret would be no secret any more.
+        return self.services.redactor.text(reason)[:_REASON_LIMIT]
+
+    async def _settle(
+        self,
+        intent: DeliveryIntent,
+        sent: Sent,
+        kind: str,
+        *,
+        receipt: Receipt | None = None,
+        retry_at: datetime | None = None,
+        reason: str = "",
+    ) -> bool:
+        """Write down how an attempt ended; say whether that was possible."""
+        services = self.services
+        event = services.event(
+            kind,
+            services.clock.now(),
+            intent.slug,
+            intent.run_id,
+            intent=intent.id,
+            attempt=intent.attempt,
+            **({"reason": reason} if reason else {}),
+        )
+
+        async def write() -> None:
+            await services.store.settle_intent(
+                intent, sent, receipt=receipt, retry_at=retry_at, events=(event,)
+            )
+
+        # A lease that is not settled would hold up this automation until it lapses, so once the
+        # deliverer has answered, the answer is written whatever happens to this task.
+        settled = False
+        with anyio.CancelScope(shield=True):
+            try:
+                settled = await services.insist(write)
+            except NotFound:
+                log.error("intent_gone", slug=intent.slug, intent=intent.id)
+        return settled
+
+
+def _receipt(answer: object) -> Receipt | None:
+    """The receipt, if a host's deliverer kept its word: type hints bind nobody at run time."""
+    if not isinstance(answer, Receipt):
+        return None
+    parts: tuple[object, ...] = (answer.id, answer.url)
+    return answer if all(part is None or isinstance(part, str) for part in parts) else None
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  a host's exception may not even be able to say what it is
+        return type(error).__name__

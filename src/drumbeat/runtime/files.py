@@ -1,0 +1,56 @@
+"""Reading one regular file that must stand inside a folder, within bounds."""
+
+from pathlib import Path, PurePath
+from typing import Literal, TypeAlias
+
+MAX_FILE = 1024 * 1024
+"""Bytes of the largest file that a workspace may ask to be read (spec, section 3)."""
+
+FaultKind: TypeAlias = Literal["missing", "outside", "not-a-file", "unreadable"]
+
+
+class FileFault(Exception):  # noqa: N818  a signal between rooms, never shown to a host
+    """A file cannot be read, for the reason that `kind` names; `str()` says what was met."""
+
+    kind: FaultKind
+
+    def __init__(self, kind: FaultKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def read_inside(folder: Path, name: PurePath) -> bytes:
+    """Read a file of `folder`; blocks on the disk.
+
+    Nothing but a regular file is read, and no link out of the folder is followed.
+
+    Args:
+        folder: an absolute folder.
+        name: relative to `folder`.
+
+    Returns:
+        The bytes, at most `MAX_FILE` + 1 of them: whoever gets that many knows it is too large.
+
+    Raises:
+        FileFault: there is no such file, it is outside the folder, it is no file, or the system
+            does not let it be read.
+    """
+    if name.is_absolute() or ".." in name.parts:
+        raise FileFault("outside", "it is not a path inside the folder")
+    path = folder / name
+    try:
+        target = path.resolve(strict=True)
+        inside = target.is_relative_to(folder.resolve(strict=True))
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileFault("missing", f"there is no file {path}") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise FileFault("unreadable", f"{path} cannot be read: {error}") from None
+    if not inside:
+        raise FileFault("outside", f"{path} is a link out of the folder, to {target}")
+    try:
+        if not target.is_file():
+            raise FileFault("not-a-file", f"{path} is no regular file")
+        with target.open("rb") as file:
+            return file.read(MAX_FILE + 1)
+    except OSError as error:
+        raise FileFault("unreadable", f"{path} cannot be read: {error.strerror}") from None

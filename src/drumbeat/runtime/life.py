@@ -1,0 +1,129 @@
+"""The rooms of one engine, put together, and how they live and end together."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Self
+
+import anyio
+import attrs
+
+from drumbeat.errors import StoreError
+from drumbeat.protocols import Deliverer
+from drumbeat.runtime import rotations
+from drumbeat.runtime.agenda import Agenda
+from drumbeat.runtime.deliveries import Deliveries
+from drumbeat.runtime.dispatcher import Dispatcher
+from drumbeat.runtime.rules import Rules, publish
+from drumbeat.runtime.scheduler import Scheduler
+from drumbeat.runtime.services import Services
+from drumbeat.runtime.settlement import Settlement
+from drumbeat.runtime.signals import Signal
+from drumbeat.runtime.upkeep import Upkeep
+
+
+@attrs.define(kw_only=True)
+class Life:
+    """What exists from entering an engine on."""
+
+    services: Services
+    agenda: Agenda
+    dispatcher: Dispatcher
+    upkeep: Upkeep
+    deliveries: Deliveries | None
+    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    """Ends the loops."""
+    over: Signal = attrs.field(factory=Signal)
+    """The loops have ended."""
+
+    @classmethod
+    def of(cls, services: Services, deliverer: Deliverer | None) -> Self:
+        """Put the rooms together; nothing goes on yet."""
+        settings = services.settings
+        scheduler = Scheduler(
+            zone=services.zone("automation"),
+            clock=services.clock,
+            catch_up=settings.catch_up,
+            max_sleep=settings.max_sleep,
+        )
+        dispatcher = Dispatcher(
+            services=services,
+            settlement=Settlement(services=services),
+            finished=scheduler.finished,
+        )
+        agenda = Agenda(services=services, scheduler=scheduler, is_going=dispatcher.busy)
+        return cls(
+            services=services,
+            agenda=agenda,
+            dispatcher=dispatcher,
+            upkeep=Upkeep(services=services, agenda=agenda, dispatcher=dispatcher),
+            deliveries=(
+                None if deliverer is None else Deliveries(services=services, deliverer=deliverer)
+            ),
+        )
+
+    @property
+    def rules(self) -> Rules:
+        """What clients have to know to foresee what comes."""
+        return Rules(zones=self.services.zones, catch_up=self.services.settings.catch_up)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is due, running or deliverable at this instant."""
+        idle = self.agenda.idle(self.services.clock.now()) and self.dispatcher.idle
+        return idle and (self.deliveries is None or self.deliveries.idle)
+
+    async def make_ready(self) -> None:
+        """Complete what an earlier process left; what the store does not take waits for the loops.
+
+        Raises:
+            StoreError: a rotation could not be completed, or the marks could not be read.
+        """
+        services = self.services
+        await rotations.complete(services)
+        await self.agenda.load()
+        try:
+            await self.dispatcher.settlement.carry_on()
+            await publish(services.store, self.rules)
+            await self.agenda.sync(services.workspace.workspace)
+        except StoreError as error:
+            services.trouble(error)
+        services.patient = True
+
+    async def go_on(self) -> None:
+        """Run the loops until `scope` is cancelled.
+
+        Raises:
+            ExceptionGroup: one of them failed, which ended the others.
+        """
+
+        async def loop(run: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await run()
+            except Exception:
+                # The runs are cancelled by this and write their ends, for which none may wait.
+                self.services.begin_draining()
+                raise
+
+        loops = [
+            self.agenda.run,
+            self.agenda.report_jumps,
+            self.dispatcher.run,
+            self.upkeep.keep_reloading,
+            self.upkeep.keep_renewing,
+        ]
+        if self.deliveries is not None:
+            loops.append(self.deliveries.run)
+        with self.scope:
+            async with self.agenda.scheduler, anyio.create_task_group() as group:
+                for run in loops:
+                    group.start_soon(loop, run)
+
+    async def drain(self, limit: timedelta) -> None:
+        """Start nothing more; give what runs, and then what is being delivered, `limit` in all."""
+        clock = self.services.clock
+        self.services.begin_draining()
+        end = clock.monotonic() + limit.total_seconds()
+        await self.dispatcher.drain(limit)
+        left = timedelta(seconds=end - clock.monotonic())
+        if self.deliveries is not None and left > timedelta(0):
+            await self.deliveries.drain(left)

@@ -1,0 +1,120 @@
+"""The lock that lets one engine alone write a data folder."""
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from drumbeat.errors import EngineBusy, Problem, StoreError
+from drumbeat.runtime.store_threads import run_through
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+_NAME = "engine.lock"
+_PATIENCE = 0.2
+"""Real seconds to wait for the lock: a look at who holds it takes it for a moment."""
+
+
+class EngineLock:
+    """`engine.lock` of a data folder, held from `acquire` to `release`.
+
+    The lock is the operating system's, so it ends with the process however that ends, and a child
+    process does not inherit it. The file says who holds it, for people and for `EngineBusy`.
+
+    Args:
+        data_dir: the data folder; nothing is touched before a method is called.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / _NAME
+        self._lock: BaseFileLock | None = None
+
+    async def acquire(self, *, since: str) -> str:
+        """Take the lock and return the holder's name.
+
+        When it is cancelled it may hold the lock: call `release` in any case.
+
+        Args:
+            since: when, as people would read it.
+
+        Raises:
+            EngineBusy: another engine has it; the message names it.
+            StoreError: the data folder cannot be written.
+        """
+        holder = f"process {os.getpid()} on {socket.gethostname()} since {since}"
+        await _in_thread(lambda: self._acquire(holder))
+        return holder
+
+    def _acquire(self, holder: str) -> None:
+        try:
+            lock = self._taken()
+            if lock is None:
+                raise EngineBusy(
+                    Problem(
+                        code="engine-busy",
+                        message=f"another engine holds {self._path.parent}: {self._holder()}",
+                        remedy="stop that engine, or give this one a data folder of its own",
+                    )
+                )
+            self._lock = lock
+            self._path.write_text(json.dumps({"holder": holder}) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise StoreError(
+                Problem(
+                    code="data-dir-unwritable",
+                    message=f"{self._path} cannot be locked: {error.strerror or error}",
+                    remedy="make the data folder writable for the user that runs the engine",
+                )
+            ) from error
+
+    def _taken(self) -> "BaseFileLock | None":
+        # Imported here: a program that only reads files should not pay for it.
+        from filelock import FileLock, Timeout  # noqa: PLC0415
+
+        lock = FileLock(self._path, timeout=_PATIENCE, thread_local=False, mode=0o600)
+        try:
+            lock.acquire()
+        except Timeout:
+            return None
+        return lock
+
+    async def holder(self) -> str | None:
+        """Who holds the lock at this moment, or None; writes nothing."""
+        found: list[str] = []
+
+        def look() -> None:
+            if not self._path.exists():
+                return
+            try:
+                lock = self._taken()
+            except OSError:
+                return  # somebody else's folder: no engine of this user holds it
+            if lock is None:
+                found.append(self._holder())
+            else:
+                lock.release()
+
+        await _in_thread(look)
+        return found[0] if found else None
+
+    def _holder(self) -> str:
+        try:
+            return str(json.loads(self._path.read_text(encoding="utf-8"))["holder"])
+        except (OSError, ValueError, KeyError, TypeError):
+            # The holder may be between taking the lock and writing its name.
+            return "a process that has not written its name yet"
+
+    async def release(self) -> None:
+        """Give the lock back; without one, do nothing."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            await _in_thread(lock.release)
+
+
+async def _in_thread(call: Callable[[], None]) -> None:
+    await run_through(call, anyio.CapacityLimiter(1))

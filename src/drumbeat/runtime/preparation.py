@@ -1,0 +1,221 @@
+"""What has to be had before a run's first turn: its file, what that requires, what tools say."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import attrs
+
+from drumbeat.core.context import render_context
+from drumbeat.core.model import Automation, Requirement, RunRecord
+from drumbeat.errors import AutomationError, NotFound, Problem
+from drumbeat.protocols import FollowUps
+from drumbeat.runtime.clock import holding
+from drumbeat.runtime.inject import run_inject
+from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.requirements import check_requirements
+from drumbeat.runtime.search_path import child_env
+from drumbeat.runtime.services import Services
+from drumbeat.runtime.turns import Ask, Frame
+
+_PAYLOAD_FILES = {"inbox": "INBOX_TRIGGER.json"}
+
+
+class Unready(Exception):  # noqa: N818  a signal to the run
+    """The run cannot begin; no turn is spent."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+async def read_automation(services: Services, slug: str) -> Automation:
+    """Read the file of `slug` afresh.
+
+    Raises:
+        Unready: it is broken; the problem names everything that is wrong with it.
+        NotFound: it is not there.
+    """
+    try:
+        with holding(services.clock, "reading an automation file"):
+            return await services.workspace.read(slug)
+    except NotFound:
+        raise
+    except AutomationError as error:
+        first, *others = error.problems
+        message = "\n".join([first.message, *map(_described, others)])
+        raise Unready(
+            attrs.evolve(
+                first,
+                code="automation-broken",
+                message=message,
+                remedy=_remedies(error.problems),
+            )
+        ) from None
+
+
+@attrs.define(kw_only=True)
+class Preparation:
+    """The preparation of one run."""
+
+    services: Services
+    journal: Journal
+    automation: Automation
+    record: RunRecord
+    follow_ups: FollowUps
+    deadline: float
+
+    async def frame(self) -> tuple[Frame, list[Ask]]:
+        """Check all of `requires`, run all `inject` tools, and return what the turns are made of.
+
+        Returns:
+            What all turns have in common, and one turn to take for each tool that said something.
+
+        Raises:
+            Unready: something is missing or failed; the problem names all of it.
+        """
+        services, automation = self.services, self.automation
+        requirements = await self._requirements()
+        env = child_env(
+            services.base_env,
+            path=services.search_path,
+            extra={
+                "DRUMBEAT_DATA_DIR": str(services.data_dir),
+                "DRUMBEAT_RUN_ID": self.record.run_id,
+                "DRUMBEAT_AUTOMATION": self.record.slug,
+                "DRUMBEAT_WORKSPACE": str(services.workspace_dir),
+            },
+            withheld=services.withheld,
+        )
+        asks = await self._injected(env)
+        memory_dir = services.memory_dir / f"{automation.kind}s" / self.record.slug
+        await self._make(memory_dir)
+        with holding(services.clock, "agent configuration"):
+            layers = await services.config.current()
+        frame = Frame(
+            automation=automation,
+            run_id=self.record.run_id,
+            context=await self._context(requirements, memory_dir),
+            requirements=requirements,
+            config=layers.resolve(automation),
+            env={**env, "MEMORY_DIR": str(memory_dir)},
+            cwd=services.workspace_dir,
+            memory_dir=memory_dir,
+            follow_ups=self.follow_ups,
+            deadline=self.deadline,
+        )
+        return frame, asks
+
+    async def _requirements(self) -> tuple[Requirement, ...]:
+        services = self.services
+        with holding(services.clock, "requirements"):
+            met, unmet = await check_requirements(
+                self.automation,
+                workspace=services.workspace_dir,
+                packs=services.packs,
+                search_path=services.search_path,
+            )
+        if unmet:
+            raise Unready(
+                Problem(
+                    code="requirement-unmet",
+                    message="\n".join(problem.message for problem in unmet),
+                    remedy=_remedies(unmet),
+                    path=self.automation.path,
+                )
+            )
+        return met
+
+    async def _injected(self, env: Mapping[str, str]) -> list[Ask]:
+        services = self.services
+        asks: list[Ask] = []
+        failures: list[Problem] = []
+        for spec in self.automation.inject:
+            tool = spec.argv[0]
+            with holding(services.clock, f"inject {tool}"):
+                outcome = await run_inject(
+                    spec,
+                    cwd=services.workspace_dir,
+                    env=env,
+                    timeout=services.settings.inject_timeout,
+                )
+            if outcome.kind == "idle":
+                await self.journal.note(
+                    "inject_skipped",
+                    services.clock.now(),
+                    tool=tool,
+                    label=spec.label,
+                    reason=outcome.reason,
+                )
+            elif outcome.kind == "inject":
+                asks.append(Ask(origin="inject", prompt=outcome.text, label=spec.label))
+            else:
+                failures.append(
+                    Problem(
+                        code=outcome.code,
+                        message=f"inject {tool} ({spec.label}): it {outcome.reason}",
+                        remedy=f"run {tool} by hand in the workspace folder and mend it",
+                        path=self.automation.path,
+                    )
+                )
+        if failures:
+            raise Unready(
+                attrs.evolve(
+                    failures[0],
+                    message="\n".join(failure.message for failure in failures),
+                    remedy=_remedies(failures),
+                )
+            )
+        return asks
+
+    async def _make(self, folder: Path) -> None:
+        try:
+            await self.services.artifacts.prepare(folder)
+        except OSError as error:
+            await self.journal.artifact_failed(str(folder), error)
+
+    async def _payload(self) -> Path | None:
+        fire, services = self.record.fire, self.services
+        if fire.payload is None:
+            return None
+        name = _PAYLOAD_FILES.get(fire.cause, "WEBHOOK_PAYLOAD.json")
+        try:
+            return await services.artifacts.payload(
+                self.record.slug, self.record.run_id, name, fire.payload
+            )
+        except OSError as error:
+            raise Unready(
+                Problem(
+                    code="payload-unwritable",
+                    message=f"{name} could not be written: {error.strerror or error}",
+                    remedy="make room in the data folder; the payload itself is kept in the store",
+                )
+            ) from error
+
+    async def _context(self, requirements: tuple[Requirement, ...], memory_dir: Path) -> str:
+        services, record, fire = self.services, self.record, self.record.fire
+        zone, name, _ = services.zones[self.automation.kind]
+        return render_context(
+            local=record.started_at.astimezone(zone),
+            zone=name,
+            cause=fire.cause,
+            payload=await self._payload(),
+            interrupted=fire.attempt > 1,
+            folded=fire.folded_slots,
+            late=max(timedelta(0), record.started_at - fire.due),
+            requirements=requirements,
+            guidance_delivery=self.automation.guidance_delivery,
+            workspace=services.workspace_dir,
+            data_dir=services.data_dir,
+            run_folder=services.artifacts.folder(record.slug, record.run_id),
+            memory_dir=memory_dir,
+        )
+
+
+def _described(problem: Problem) -> str:
+    where = f"{problem.location}: " if problem.location else ""
+    return f"{where}{problem.message}"
+
+
+def _remedies(problems: "tuple[Problem, ...] | list[Problem]") -> str:
+    return "\n".join(dict.fromkeys(problem.remedy for problem in problems))

@@ -1,0 +1,118 @@
+"""Giving up a conversation so that a crash between the two files cannot leave half of it.
+
+Theory of operation. The pin lies in a file, the event in the database. An intended rotation is
+first journaled as a mark (`rotation:<slug>`) in the database; then the pin is cleared under the
+rotation's id, which the rotation log remembers; then the event is written and the mark cleared in
+one transaction. Whoever finds a mark carries it out before anything else is done with that pin:
+start-up, the next run and the next rotation of the slug. `rotate` of the pins with a known id does
+nothing, so it does not matter how far the one before had come, nor whether two carry it out at
+once: the mark moves once, and with it the one event.
+"""
+
+from datetime import datetime
+from uuid import uuid4
+
+import attrs
+
+from drumbeat.core.model import Mark, Rotation
+from drumbeat.errors import ClaimLost
+from drumbeat.runtime.clock import holding
+from drumbeat.runtime.services import Services, log
+
+_PREFIX = "rotation:"
+
+
+async def rotate(
+    services: Services,
+    slug: str,
+    *,
+    reason: Rotation,
+    note: str,
+    now: datetime,
+    run_id: str | None,
+    session_id: str | None = None,
+) -> None:
+    """Clear the pin of `slug`, leaving the three marks of a rotation (spec, section 7).
+
+    Args:
+        services: the engine's parts.
+        slug: whose conversation is given up.
+        reason: why.
+        note: what was said about it; kept with secrets taken out.
+        now: the instant of it, aware.
+        run_id: the run that does it, if one does.
+        session_id: the conversation that is given up, where nothing is pinned.
+
+    Raises:
+        StoreError: the database or the pins could not be written; whoever looks next completes it.
+    """
+    note = services.redactor.text(note)
+    while True:
+        mark = await complete_one(services, slug)
+        with holding(services.clock, "pins"):
+            pin = await services.pins.get(slug)
+        plan = {
+            "id": str(uuid4()),
+            "session_id": session_id if pin is None else pin.session_id,
+            "reason": reason,
+            "note": note,
+            "at": now.isoformat(),
+            "run_id": run_id,
+        }
+        intended = attrs.evolve(mark, value=plan)
+        try:
+            await services.store.record(marks=(intended,))
+        except ClaimLost:
+            continue  # somebody else's rotation came first: carry that out, then do this one
+        await _carry_out(services, attrs.evolve(intended, version=mark.version + 1))
+        return
+
+
+async def complete(services: Services) -> None:
+    """Finish every rotation that was begun and not ended.
+
+    Raises:
+        StoreError: the database or the pins could not be read or written.
+    """
+    for mark in await services.store.marks(_PREFIX):
+        if mark.value is not None:
+            await _carry_out(services, mark)
+
+
+async def complete_one(services: Services, slug: str) -> Mark:
+    """Finish the rotation of `slug`, if one was begun, and return its mark as it stands then.
+
+    Raises:
+        StoreError: the database or the pins could not be read or written.
+    """
+    key = _PREFIX + slug
+    while True:
+        found = [mark for mark in await services.store.marks(key) if mark.key == key]
+        mark = found[0] if found else Mark(key=key, value=None)
+        if mark.value is None:
+            return mark
+        await _carry_out(services, mark)
+
+
+async def _carry_out(services: Services, mark: Mark) -> None:
+    slug = mark.key.removeprefix(_PREFIX)
+    plan = mark.value
+    at = datetime.fromisoformat(plan["at"])
+    with holding(services.clock, "pins"):
+        await services.pins.rotate(
+            slug, reason=plan["reason"], note=plan["note"], now=at, id=plan["id"]
+        )
+    event = services.event(
+        "session_rotated",
+        at,
+        slug,
+        plan["run_id"],
+        reason=plan["reason"],
+        note=plan["note"],
+        session_id=plan["session_id"],
+    )
+    try:
+        await services.store.record(marks=(attrs.evolve(mark, value=None),), events=(event,))
+    except ClaimLost:
+        return  # somebody else carried it out meanwhile, its event included
+    log.info("session_rotated", slug=slug, reason=plan["reason"])

@@ -1,0 +1,70 @@
+"""What an engine lets its clients know, so that they foresee what it will do."""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import attrs
+from anyio import to_thread
+
+from drumbeat.core.model import Kind, Mark
+from drumbeat.core.settings import Settings
+from drumbeat.protocols import Store
+from drumbeat.runtime.schedule_marks import Zones
+from drumbeat.runtime.zones import resolve_zone, zones_for
+
+_KEY = "engine:rules"
+_KINDS: tuple[Kind, ...] = ("automation", "job")
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """The zones of an engine, and how late a missed moment may be and still be run."""
+
+    zones: Zones
+    catch_up: timedelta
+
+
+async def publish(store: Store, rules: Rules) -> None:
+    """Leave `rules` in the store, unless they stand there.
+
+    Raises:
+        StoreError: the store took nothing.
+    """
+    value = {
+        "zones": {kind: [name, source] for kind, (_, name, source) in rules.zones.items()},
+        "catch_up": rules.catch_up.total_seconds(),
+    }
+    mark = await _mark(store) or Mark(key=_KEY, value=None)
+    if mark.value != value:
+        await store.record(marks=(attrs.evolve(mark, value=value),))
+
+
+async def read_rules(store: Store | None) -> Rules:
+    """The rules of the engine that last held this store, or else those of one made by default.
+
+    Raises:
+        DrumbeatError: a zone is not known on this machine.
+        StoreError: the store could not be read.
+    """
+    mark = None if store is None else await _mark(store)
+    if mark is None:
+        zones = await to_thread.run_sync(zones_for, None, dict(os.environ))
+        return Rules(zones=zones, catch_up=Settings().catch_up)
+    return await to_thread.run_sync(_rules, mark.value)
+
+
+def _rules(value: Mapping[str, Any]) -> Rules:
+    named = {kind: value["zones"][kind] for kind in _KINDS}
+    return Rules(
+        zones={
+            kind: (resolve_zone(name, source=source), name, source)
+            for kind, (name, source) in named.items()
+        },
+        catch_up=timedelta(seconds=value["catch_up"]),
+    )
+
+
+async def _mark(store: Store) -> Mark | None:
+    return next((mark for mark in await store.marks(_KEY) if mark.key == _KEY), None)

@@ -1,0 +1,336 @@
+"""One run: a claimed fire from the first look at its file to its one intent.
+
+Theory of operation. A run is claimed before anything else happens, and everything it does until the
+last transaction can be lost: a crash leaves the claim, and the next start settles it as
+interrupted (`settlement.py`). The last transaction writes the finished record, the intent, the
+fire's verdict and the automation's health together, so there is no instant at which one of them
+exists without the others. Whatever goes wrong before it (a broken file, an unmet requirement, an
+agent that raises, a time limit, a cancellation, a mistake in the engine itself) is an `Ending`, so
+one automation cannot stop the others.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import attrs
+
+from drumbeat.core.config_layers import config_hash
+from drumbeat.core.model import Automation, Claim, Fire, RunRecord, Usage
+from drumbeat.core.notify import judgment_prompt
+from drumbeat.errors import (
+    AgentError,
+    AgentUnavailable,
+    ClaimLost,
+    ContextCeiling,
+    ConversationNotFound,
+    DrumbeatError,
+    NotFound,
+    Problem,
+)
+from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, watch
+from drumbeat.runtime.conclusion import Ending, conclude
+from drumbeat.runtime.follow_ups import RunFollowUps
+from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.preparation import Preparation, Unready, read_automation
+from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.turns import Ask, Conversation
+
+_JUDGMENT_FILE = Path("prompts") / "judgment.md"
+
+
+class NotBegun(Exception):  # noqa: N818  a signal to the dispatcher
+    """The run shall not be: nothing was recorded, and the claim is still held."""
+
+
+class Vanished(NotBegun):
+    """The file is not there; the workspace decides whether it is gone for good."""
+
+
+class Disabled(NotBegun):
+    """The file says so by now, and it was not started by hand."""
+
+
+@attrs.define(kw_only=True)
+class Run:
+    """One attempt at one fire."""
+
+    services: Services
+    claim: Claim
+    fire: Fire
+    known: Automation
+    """The automation as last loaded: its name and policy serve when the file is broken."""
+    automation: Automation = attrs.field(init=False)
+    journal: Journal = attrs.field(init=False)
+    follow_ups: RunFollowUps = attrs.field(init=False)
+    record: RunRecord = attrs.field(init=False)
+    conversation: Conversation | None = None
+    steps_done: int = 0
+    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    stopping: Ending | None = None
+    """Why the run is being cancelled, when somebody cancels it."""
+    _over: anyio.CancelScope = attrs.field(
+        factory=lambda: anyio.CancelScope(shield=True), init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        services, claim = self.services, self.claim
+        self.automation = self.known
+        self.journal = Journal(services=services, slug=claim.slug, run_id=claim.run_id)
+        self.follow_ups = RunFollowUps(services=services, fire=self.fire, run_id=claim.run_id)
+        self.record = RunRecord(
+            run_id=claim.run_id,
+            slug=claim.slug,
+            fire=self.fire,
+            state="running",
+            started_at=services.clock.now(),
+            finished_at=None,
+            config_hash="",
+            session_id=None,
+            rotation=None,
+            turns=(),
+            usage=Usage(),
+            failure=None,
+            intent=None,
+            delivery=None,
+            receipt=None,
+        )
+
+    def stop(self, ending: Ending) -> None:
+        """Cancel the run and let it end as `ending`, unless it succeeds all the same."""
+        self.stopping = self.stopping or ending
+        self.scope.cancel()
+
+    async def go(self) -> RunRecord | None:
+        """Carry the run to its end, and return its record; None when the claim was lost.
+
+        Raises:
+            NotBegun: it shall not be.
+        """
+        ending = Ending(state="interrupted")
+        finished: RunRecord | None = None
+        try:
+            with self.scope:
+                ending = await self._watched()
+            with anyio.CancelScope(shield=True):
+                finished = await self._finish(ending)
+        except ClaimLost:
+            log.error("claim_lost", slug=self.record.slug, run_id=self.record.run_id)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._finish(ending)
+            raise
+        finally:
+            self.services.stuck.discard(self.claim.run_id)
+        return finished
+
+    async def _watched(self) -> Ending:
+        """Carry it out beside a watch over how long it takes to end once it is cancelled."""
+        passed_on: NotBegun | ClaimLost
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._watch)
+            try:
+                return await self._carried_out()
+            except (NotBegun, ClaimLost) as error:
+                passed_on = error  # raised outside: a group would wrap it
+            finally:
+                self._over.cancel()
+                group.cancel_scope.cancel()
+        raise passed_on
+
+    async def _watch(self) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with self._over:
+                await watch(self.services.clock, self.services.settings.stuck_after)
+                await self._report_stuck()
+
+    async def _report_stuck(self) -> None:
+        run_id = self.claim.run_id
+        if run_id in self.services.stuck:
+            return
+        self.services.stuck.add(run_id)
+        log.error("run_stuck", slug=self.claim.slug, run_id=run_id)
+        await self.journal.note("run_stuck", self.services.clock.now())
+
+    async def _carried_out(self) -> Ending:
+        services = self.services
+        try:
+            self.automation = await self._read()
+        except Unready as unready:
+            await self._begin()
+            return Ending(state="aborted", problem=unready.problem)
+        await self._begin()
+        limit = self.automation.timeout or services.settings.run_timeout
+        deadline = services.clock.monotonic() + limit.total_seconds()
+        try:
+            return await bounded(
+                services.clock,
+                limit,
+                lambda: self._work(deadline),
+                stuck_after=services.settings.stuck_after,
+                stuck=self._report_stuck,
+            )
+        except Exception as error:  # noqa: BLE001  it becomes the run's failure, which is voiced
+            if isinstance(error, OverTime) or services.clock.monotonic() >= deadline:
+                # What an agent makes of its cancellation says nothing about why the run failed.
+                return Ending(state="failed", problem=_over_time(str(limit)))
+            return self._ending(error)
+
+    def _ending(self, error: Exception) -> Ending:
+        if isinstance(error, Unready):
+            return Ending(state="aborted", problem=error.problem)
+        begun = self.conversation is not None and self.conversation.replies > 0
+        if isinstance(error, AgentError):
+            unreachable = isinstance(error, AgentUnavailable) and not begun
+            return Ending(state="aborted" if unreachable else "failed", problem=error.problem)
+        if isinstance(error, DrumbeatError):
+            return Ending(state="failed" if begun else "aborted", problem=error.problem)
+        if isinstance(error, SelfCancelled):
+            problem = Problem(
+                code="run-cancelled-itself",
+                message="something in the run cancelled it without being asked",
+                remedy="look for code in the agent that cancels tasks which are not its own",
+            )
+            return Ending(state="failed", problem=problem)
+        log.error("run_fault", slug=self.claim.slug, run_id=self.claim.run_id, exc_info=error)
+        problem = Problem(
+            code="run-fault",
+            message=f"the engine made a mistake: {type(error).__name__}: {error}",
+            remedy="look into the log for `run_fault` and report it with what stands there",
+        )
+        return Ending(state="failed" if begun else "aborted", problem=problem)
+
+    async def _read(self) -> Automation:
+        try:
+            automation = await read_automation(self.services, self.claim.slug)
+        except NotFound:
+            raise Vanished from None
+        if not automation.enabled and self.fire.cause != "manual":
+            raise Disabled
+        return automation
+
+    async def _begin(self) -> None:
+        services, record = self.services, self.record
+        event = services.event(
+            "run_started",
+            record.started_at,
+            record.slug,
+            record.run_id,
+            cause=self.fire.cause,
+            fire=self.fire.id,
+            attempt=self.fire.attempt,
+        )
+
+        async def write() -> None:
+            await services.store.record(claim=self.claim, run=record, events=(event,))
+
+        await services.insist(write)
+        log.info("run_started", slug=record.slug, run_id=record.run_id)
+        try:
+            await services.artifacts.prepare(services.artifacts.work(record.slug, record.run_id))
+        except OSError as error:
+            await self.journal.artifact_failed("work/", error)
+
+    async def _work(self, deadline: float) -> Ending:
+        frame, injected = await Preparation(
+            services=self.services,
+            journal=self.journal,
+            automation=self.automation,
+            record=self.record,
+            follow_ups=self.follow_ups,
+            deadline=deadline,
+        ).frame()
+        conversation = Conversation(services=self.services, journal=self.journal, frame=frame)
+        self.conversation = conversation
+        await conversation.open()
+        try:
+            last = await self._turns(conversation, injected)
+        except (ContextCeiling, ConversationNotFound) as error:
+            await conversation.give_up(error)
+            if self.steps_done:
+                raise
+            await conversation.start_over()
+            last = await self._turns_again(conversation, injected)
+        policy = self.automation.notify
+        if policy in ("auto", "urgent-only"):
+            return await self._judge(conversation, last, policy)
+        return Ending(state="succeeded", final=last)
+
+    async def _turns_again(self, conversation: Conversation, injected: list[Ask]) -> str:
+        try:
+            return await self._turns(conversation, injected)
+        except (ContextCeiling, ConversationNotFound) as error:
+            await conversation.give_up(error)
+            raise
+
+    async def _turns(self, conversation: Conversation, injected: list[Ask]) -> str:
+        for ask in injected:
+            await conversation.take(ask)
+        if self.fire.prompt is not None:
+            asks = [Ask(origin="follow-up", prompt=self.fire.prompt)]
+        else:
+            asks = [
+                Ask(origin="step", prompt=step.prompt, step_id=step.id, label=step.label)
+                for step in self.automation.steps
+            ]
+        last = ""
+        for ask in asks:
+            last = (await conversation.take(ask)).text
+            self.steps_done += 1
+        return last
+
+    async def _judge(
+        self, conversation: Conversation, last: str, policy: Literal["auto", "urgent-only"]
+    ) -> Ending:
+        try:
+            prompt = await self._judgment_prompt(policy)
+            reply = await conversation.take(Ask(origin="judgment", prompt=prompt))
+        except AgentError as error:
+            if isinstance(error, (ContextCeiling, ConversationNotFound)):
+                await conversation.give_up(error)
+            return Ending(state="succeeded", final=last, judgment_failure=str(error))
+        return Ending(state="succeeded", final=last, judgment=reply.text)
+
+    async def _judgment_prompt(self, policy: Literal["auto", "urgent-only"]) -> str:
+        path = self.services.workspace_dir / _JUDGMENT_FILE
+        try:
+            with holding(self.services.clock, "judgment prompt"):
+                own = await anyio.Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return judgment_prompt(policy)
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"{_JUDGMENT_FILE} cannot be read: {error}"
+            raise AgentError(msg, code="judgment-prompt-unreadable") from error
+        if not own.strip():
+            msg = f"{_JUDGMENT_FILE} is blank"
+            raise AgentError(msg, code="judgment-prompt-unreadable")
+        return own
+
+    async def _finish(self, ending: Ending) -> RunRecord | None:
+        self.follow_ups.open = False
+        if self.stopping is not None and ending.state != "succeeded":
+            # An agent may make anything of its cancellation; why it was cancelled is known.
+            ending = self.stopping
+        record, conversation = self.record, self.conversation
+        if conversation is not None:
+            record = attrs.evolve(
+                record,
+                config_hash=config_hash(conversation.frame.config),
+                session_id=conversation.session_id if conversation.exists else None,
+                rotation=conversation.rotation,
+                turns=tuple(conversation.records),
+                usage=conversation.usage,
+            )
+        return await conclude(
+            self.services, self.journal, self.claim, self.automation, record, ending
+        )
+
+
+def _over_time(limit: str) -> Problem:
+    return Problem(
+        code="run-timeout",
+        message=f"the run took longer than {limit}",
+        remedy="give the run more time, or its steps less to do",
+    )

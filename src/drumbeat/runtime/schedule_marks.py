@@ -1,0 +1,155 @@
+"""What is remembered of each schedule, and which schedules stand.
+
+Theory of operation. A mark per slug (`schedule:<slug>`) says under which rule and zone the slug is
+scheduled, since when, and up to which slot it is accounted for. A file that is broken keeps the
+schedule that it had when it last loaded, from memory or else from its mark: its slots fall due and
+end as aborted runs, so that somebody hears of it.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, tzinfo
+from typing import Any
+
+import attrs
+
+from drumbeat.core.model import Automation, Interval, Kind, Mark, Schedule, Workspace
+from drumbeat.core.schedule import format_schedule, parse_schedule
+from drumbeat.protocols import Store
+from drumbeat.runtime.conclusion import health_key
+
+PREFIX = "schedule:"
+
+Zones = Mapping[Kind, tuple[tzinfo, str, str]]
+
+
+@attrs.frozen(kw_only=True)
+class Standing:
+    """A schedule that a file declares, and the zone that rules it."""
+
+    slug: str
+    schedule: Schedule
+    zone: tzinfo
+    zone_name: str
+    enabled: bool = True
+
+    @property
+    def ruling(self) -> str:
+        """The zone as far as it matters: elapsed time knows none."""
+        return "" if isinstance(self.schedule, Interval) else self.zone_name
+
+    def is_ruled_by(self, mark: Mark) -> bool:
+        """Whether `mark` was made under this very rule."""
+        return (mark.value["rule"], mark.value["zone"]) == (
+            format_schedule(self.schedule),
+            self.ruling,
+        )
+
+    def first_mark(self, now: datetime) -> dict[str, Any]:
+        """What to remember of a schedule that was never seen before."""
+        return {
+            "rule": format_schedule(self.schedule),
+            "zone": self.ruling,
+            "first_seen": now.isoformat(),
+            "since": now.isoformat(),
+            "last_slot": None,
+            "passed_over": None,
+            "enabled": True,
+        }
+
+    def edited(self, now: datetime) -> dict[str, Any]:
+        """What changes in the mark when the file was edited, or enabled again."""
+        return {
+            "rule": format_schedule(self.schedule),
+            "zone": self.ruling,
+            "since": now.isoformat(),
+            "enabled": True,
+        }
+
+
+def standing(
+    workspace: Workspace,
+    *,
+    last_good: Mapping[str, Automation],
+    marks: Mapping[str, Mark],
+    zones: Zones,
+) -> dict[str, Standing]:
+    """The schedules that the files declare, by slug; broken files keep the one they had.
+
+    Args:
+        workspace: as it stands.
+        last_good: the last version of each file that loaded, as far as this process saw one.
+        marks: the schedules' marks, by slug.
+        zones: by kind of file.
+    """
+    found: dict[str, Standing] = {}
+
+    def declare(slug: str, schedule: Schedule | None, kind: Kind, *, enabled: bool) -> None:
+        if schedule is not None:
+            zone, name, _ = zones[kind]
+            found[slug] = Standing(
+                slug=slug, schedule=schedule, zone=zone, zone_name=name, enabled=enabled
+            )
+
+    for path in workspace.problems:
+        slug = path.stem
+        good, mark = last_good.get(slug), marks.get(slug)
+        if good is not None:
+            declare(slug, good.schedule, good.kind, enabled=good.enabled)
+        elif mark is not None:
+            kind: Kind = "job" if path.parent.name == "jobs" else "automation"
+            declare(
+                slug, parse_schedule(mark.value["rule"]), kind, enabled=bool(mark.value["enabled"])
+            )
+    for automation in workspace.automations:
+        declare(automation.slug, automation.schedule, automation.kind, enabled=automation.enabled)
+    return found
+
+
+def accounted(
+    schedule: Schedule, value: Mapping[str, Any], last_finish: datetime | None
+) -> dict[str, datetime | None]:
+    """What a mark and the last finish say has been accounted for, as `Scheduler.set` takes it.
+
+    `since` is when the file was last edited or enabled: no slot of the wall clock before it counts,
+    and an interval is due no earlier, whatever the last finish was. `passed_over` is when an
+    interval's slot was let go: it counts as a finish.
+    """
+    first_seen = datetime.fromisoformat(value["first_seen"])
+    since = datetime.fromisoformat(value["since"])
+    if isinstance(schedule, Interval):
+        floor = since - schedule.every
+        passed_over = instant(value["passed_over"])
+        if passed_over is not None and (last_finish is None or passed_over > last_finish):
+            last_finish = passed_over
+        if since > first_seen:
+            if last_finish is not None:
+                last_finish = max(last_finish, floor)
+            else:
+                first_seen = max(first_seen, floor)
+    else:
+        first_seen = max(first_seen, since)
+    return {
+        "first_seen": first_seen,
+        "last_slot": instant(value["last_slot"]),
+        "last_finish": last_finish,
+    }
+
+
+async def read_marks(store: Store) -> dict[str, Mark]:
+    """The schedules' marks, by slug."""
+    return {mark.key.removeprefix(PREFIX): mark for mark in await store.marks(PREFIX)}
+
+
+async def read_finishes(store: Store, slug: str = "") -> dict[str, datetime]:
+    """When the last run of each slug that begins with `slug` finished, whatever caused it."""
+    prefix = health_key("")
+    finishes = {
+        mark.key.removeprefix(prefix): instant(mark.value["finished"])
+        for mark in await store.marks(health_key(slug))
+    }
+    return {slug: at for slug, at in finishes.items() if at is not None}
+
+
+def instant(text: str | None) -> datetime | None:
+    """The instant that a mark keeps as text."""
+    return None if text is None else datetime.fromisoformat(text)

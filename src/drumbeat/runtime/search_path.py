@@ -1,0 +1,75 @@
+"""Where tools are looked up, and the whole environment that a tool or an agent is given."""
+
+import os
+import shutil
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from drumbeat.core.model import Env, Pack
+
+DOOR_SECRETS = frozenset({"AGENT_API_SECRET", "SLACK_SIGNING_SECRET", "SVIX_SECRET"})
+"""What guards the doors: no child process ever sees these variables (spec, section 12)."""
+
+RUN_VARIABLES = frozenset(
+    {
+        "DRUMBEAT_AUTOMATION",
+        "DRUMBEAT_DATA_DIR",
+        "DRUMBEAT_FOLLOWUPS_URL",
+        "DRUMBEAT_RUN_ID",
+        "DRUMBEAT_RUN_TOKEN",
+        "DRUMBEAT_WORKSPACE",
+    }
+)
+"""What belongs to one run: never inherited, so that an engine inside a run passes none of it on."""
+
+
+def path_entries(text: str) -> tuple[Path, ...]:
+    """The absolute folders of a PATH text, in order, each once.
+
+    Empty and relative entries are left out: they would mean another folder in each working folder.
+    """
+    entries = (Path(entry) for entry in text.split(os.pathsep) if entry)
+    return tuple(dict.fromkeys(entry for entry in entries if entry.is_absolute()))
+
+
+def search_path(*, workspace: Path, packs: Sequence[Pack], base: str) -> tuple[Path, ...]:
+    """The PATH of tools and of the agent: packs' `bin/` in order, the workspace's, then `base`.
+
+    Args:
+        workspace: the workspace folder, absolute.
+        packs: in the order in which the workspace lists them.
+        base: a PATH text, as captured when the engine started (spec, section 9).
+    """
+    own = (*(pack.folder / "bin" for pack in packs), workspace / "bin")
+    return tuple(dict.fromkeys((*own, *path_entries(base))))
+
+
+def child_env(
+    base: Env, *, path: Sequence[Path], extra: Env, withheld: Collection[str]
+) -> dict[str, str]:
+    """The complete environment of a child process.
+
+    Args:
+        base: what is inherited, less `withheld`, `DOOR_SECRETS` and `RUN_VARIABLES`.
+        path: the folders of its `PATH`, in order.
+        extra: what is set on purpose, such as `DRUMBEAT_RUN_ID`; wins over `base`, withheld or not.
+        withheld: names that are not inherited: those of the engine's `secrets`.
+    """
+    left_out = DOOR_SECRETS.union(RUN_VARIABLES, withheld)
+    inherited = {name: value for name, value in base.items() if name not in left_out}
+    return {**inherited, **extra, "PATH": os.pathsep.join(map(str, path))}
+
+
+def find_executable(name: str, *, path: Sequence[Path], cwd: Path) -> Path | None:
+    """The executable that `name` stands for, or None. Touches the disk.
+
+    Args:
+        name: with a `/` a file, relative to `cwd` or absolute; else looked up on `path`.
+        path: absolute folders, in order.
+        cwd: the working folder of the child process, absolute.
+    """
+    if "/" in name:
+        found = shutil.which(cwd / name)
+    else:
+        found = shutil.which(name, path=os.pathsep.join(map(str, path)))
+    return None if found is None else Path(found)

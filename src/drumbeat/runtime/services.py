@@ -1,0 +1,158 @@
+"""What the rooms of one engine share: the parts it was given, and what it knows about itself."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import attrs
+import structlog
+
+from drumbeat.core.identity import run_id
+from drumbeat.core.model import Automation, Env, Event, Json, Kind, Mark, Pack, Workspace
+from drumbeat.core.redaction import Redactor
+from drumbeat.core.settings import Settings
+from drumbeat.errors import Problem, StoreError
+from drumbeat.protocols import Agent, Clock, Pins, Store
+from drumbeat.runtime.artifacts import Artifacts
+from drumbeat.runtime.config_files import ConfigFiles
+from drumbeat.runtime.signals import Signal
+from drumbeat.runtime.workspace import WorkspaceCache
+
+_PROBE = "probe:store"
+
+log = structlog.get_logger("drumbeat")
+
+
+@attrs.define(kw_only=True)
+class Services:
+    """One engine's parts. Nothing here is shared between engines."""
+
+    clock: Clock
+    store: Store
+    settings: Settings
+    agent: Agent
+    pins: Pins
+    workspace: WorkspaceCache
+    artifacts: Artifacts
+    redactor: Redactor
+    workspace_dir: Path
+    data_dir: Path
+    memory_dir: Path
+    base_env: Env
+    withheld: Collection[str]
+    search_path: tuple[Path, ...]
+    packs: tuple[Pack, ...]
+    config: ConfigFiles
+    zones: Mapping[Kind, tuple[tzinfo, str, str]]
+    state_changed: Signal = attrs.field(factory=Signal)
+    """Something ended or began: whoever waits for the engine to settle looks again."""
+    fires_changed: Signal = attrs.field(factory=Signal)
+    """There may be a fire to take, or room to take one."""
+    intents_changed: Signal = attrs.field(factory=Signal)
+    """There may be an intent to deliver."""
+    conversations_freed: Signal = attrs.field(factory=Signal)
+    """A conversation was given back."""
+    drain_begun: Signal = attrs.field(factory=Signal)
+    """Whoever waits for the store gives up."""
+    draining: bool = False
+    patient: bool = True
+    """Whether `insist` waits for the store; not while the engine is being entered."""
+    faults: dict[str, Problem] = attrs.field(factory=dict)
+    stuck: set[str] = attrs.field(factory=set)
+
+    def zone(self, kind: Kind) -> tzinfo:
+        """The zone that rules files of `kind`."""
+        return self.zones[kind][0]
+
+    @property
+    def known_workspace(self) -> Workspace:
+        """The workspace as it was last seen, packs included."""
+        return attrs.evolve(self.workspace.workspace, packs=self.packs)
+
+    def find(self, slug: str) -> Automation | None:
+        """The automation of that slug as it loads, or as it last did when its file is broken."""
+        return self.workspace.workspace.find(slug) or self.workspace.last_good.get(slug)
+
+    def stands(self, slug: str) -> bool:
+        """Whether there is a file for `slug`, broken or not."""
+        workspace = self.workspace.workspace
+        return workspace.find(slug) is not None or any(
+            path.stem == slug for path in workspace.problems
+        )
+
+    def new_run_id(self, now: datetime) -> str:
+        """A run id for a run that begins at `now`."""
+        return run_id(now.astimezone(UTC), token_hex(4))
+
+    def event(
+        self, kind: str, now: datetime, slug: str | None = None, run: str | None = None, **data: Any
+    ) -> Event:
+        """An event to append, its texts redacted. The store gives it its id."""
+        cleaned: Json = self.redactor.json(data)
+        return Event(id=0, at=now, kind=kind, slug=slug, run_id=run, data=cleaned)
+
+    def begin_draining(self) -> None:
+        """Say that nothing more is to begin, and that nobody is to wait for the store any more."""
+        self.draining = True
+        self.drain_begun.notify()
+
+    def trouble(self, error: StoreError) -> None:
+        """Remember, and say once, that the store is in trouble."""
+        first = "store" not in self.faults
+        self.faults["store"] = error.problem
+        if first:
+            log.error("store_trouble", code=error.problem.code, message=error.problem.message)
+            # The dispatcher is the one that probes, and it may be asleep for want of fires.
+            self.fires_changed.notify()
+        self.state_changed.notify()
+
+    def healthy(self) -> None:
+        """Forget the store's trouble, and let everybody look again."""
+        if self.faults.pop("store", None) is not None:
+            log.info("store_recovered")
+            self.fires_changed.notify()
+            self.intents_changed.notify()
+            self.state_changed.notify()
+
+    async def probe(self) -> None:
+        """While the store is in trouble, try a write; do nothing otherwise.
+
+        Raises:
+            StoreError: it is still in trouble.
+        """
+        if "store" not in self.faults:
+            return
+        marks = [mark for mark in await self.store.marks(_PROBE) if mark.key == _PROBE]
+        mark = marks[0] if marks else Mark(key=_PROBE, value=None)
+        await self.store.record(marks=(attrs.evolve(mark, value=self.clock.now().isoformat()),))
+        self.healthy()
+
+    async def insist(self, write: Callable[[], Awaitable[None]]) -> bool:
+        """Await `write()` until the store takes it, and return True.
+
+        A finished result is held this way while the disk is full, and committed when there is room.
+        Only when the engine drains does it give up, after one more try, and return False.
+
+        Args:
+            write: one transaction; awaited again each `Settings.store_probe`.
+
+        Raises:
+            StoreError: the store does not take it while the engine is being entered.
+            Exception: whatever else `write` raises.
+        """
+        while True:
+            seen = self.drain_begun.count
+            try:
+                await write()
+            except StoreError as error:
+                self.trouble(error)
+                if not self.patient:
+                    raise
+                if self.draining:
+                    return False
+                await self.drain_begun.wait(seen, clock=self.clock, limit=self.settings.store_probe)
+            else:
+                self.healthy()
+                return True

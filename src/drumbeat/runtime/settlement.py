@@ -1,0 +1,105 @@
+"""What an earlier process left behind: runs that were going are settled as interrupted.
+
+Theory of operation. Whoever opens the store as its holder lapses every older claim. Each lapsed
+claim on a fire is taken over under a new token and then brought to its end, one after the other:
+
+- its fire has a verdict: the claim is only freed;
+- its run is finished: the fire gets the verdict that goes with it, as the transaction that finished
+  the run should have written;
+- its run was going, or had not even been recorded: it is concluded as `interrupted`, its intent
+  included, and its fire is made due again where the contract gives it another attempt.
+
+What was taken over and is not settled yet is remembered here, so trouble with the store in the
+middle loses none of them. A crash in the middle leaves claims, as the first one did.
+"""
+
+import attrs
+
+from drumbeat.core.model import Automation, Claim, Fire, RunRecord, Usage
+from drumbeat.runtime.conclusion import Ending, conclude, wants_another_attempt
+from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.services import Services, log
+
+
+@attrs.define(kw_only=True)
+class Settlement:
+    """The settlement of one engine's start."""
+
+    services: Services
+    _left: list[Claim] | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to settle."""
+        return self._left == []
+
+    async def carry_on(self) -> list[RunRecord]:
+        """Settle what is left, and return the records of the runs that were interrupted.
+
+        Raises:
+            StoreError: the store is in trouble; a further call goes on where this one stopped.
+        """
+        interrupted: list[RunRecord] = []
+        if self._left is None:
+            self._left = await self.services.store.take_over()
+        while self._left:
+            record = await self._settle(self._left[0])
+            if record is not None:
+                interrupted.append(record)
+            del self._left[0]
+        return interrupted
+
+    async def _settle(self, claim: Claim) -> RunRecord | None:
+        services, fire = self.services, claim.fire
+        if fire is None or fire.verdict is not None:
+            await services.store.finish(claim, None)
+            return None
+        runs = await services.store.runs(target=claim.run_id, limit=1)
+        if runs and runs[0].state != "running":
+            await self._close(claim, fire, runs[0])
+            return None
+        # Without a record it was killed just after the claim: it is an attempt all the same, or a
+        # fire that kills the process at once would do so for ever.
+        record = attrs.evolve(runs[0], fire=fire) if runs else _unrecorded(services, claim, fire)
+        automation = services.find(claim.slug) or unknown(claim.slug)
+        journal = Journal(services=services, slug=claim.slug, run_id=claim.run_id)
+        log.warning("run_interrupted", slug=claim.slug, run_id=claim.run_id)
+        return await conclude(
+            services, journal, claim, automation, record, Ending(state="interrupted")
+        )
+
+    async def _close(self, claim: Claim, fire: Fire, run: RunRecord) -> None:
+        """Let the fire of a run that is finished end as it has to."""
+        services, now = self.services, self.services.clock.now()
+        if run.state == "interrupted" and wants_another_attempt(fire):
+            await services.store.finish(claim, run, again_at=now)
+            return
+        event = services.event(
+            "fire_settled", now, claim.slug, claim.run_id, fire=fire.id, verdict="ran"
+        )
+        await services.store.finish(claim, run, events=(event,))
+
+
+def _unrecorded(services: Services, claim: Claim, fire: Fire) -> RunRecord:
+    return RunRecord(
+        run_id=claim.run_id,
+        slug=claim.slug,
+        fire=fire,
+        state="running",
+        started_at=services.clock.now(),
+        finished_at=None,
+        config_hash="",
+        session_id=None,
+        rotation=None,
+        turns=(),
+        usage=Usage(),
+        failure=None,
+        intent=None,
+        delivery=None,
+        receipt=None,
+    )
+
+
+def unknown(slug: str) -> Automation:
+    """Stands for an automation whose file is gone or broken, so that its runs are still voiced."""
+    return Automation(slug=slug, name=slug, kind="automation", steps=())

@@ -1,0 +1,110 @@
+"""The data folder and the store in it, made and opened no earlier than needed."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from drumbeat.errors import Problem, StoreError
+from drumbeat.protocols import Clock, Store
+from drumbeat.runtime.store import SqliteStore
+
+
+class State:
+    """Opens the store of one client or engine once, and closes it.
+
+    Args:
+        data_dir: the data folder, absolute.
+        store: what the host brought in place of the SQLite file.
+        clock: what leases are measured on.
+        lease: how long a claim lives.
+    """
+
+    def __init__(
+        self, data_dir: Path, *, store: Store | None, clock: Clock, lease: timedelta
+    ) -> None:
+        self._data_dir = data_dir
+        self._database = data_dir / "drumbeat.db"
+        self._store = store
+        self._is_file = store is None
+        self._clock = clock
+        self._lease = lease
+        self._lock = anyio.Lock()
+        self._opened: Store | None = None
+        self._closed = False
+
+    async def prepare(self) -> None:
+        """Make the data folder.
+
+        Raises:
+            StoreError: it cannot be made.
+        """
+        try:
+            await to_thread.run_sync(_make, self._data_dir)
+        except OSError as error:
+            raise StoreError(
+                Problem(
+                    code="data-dir-unwritable",
+                    message=f"{self._data_dir} cannot be made: {error.strerror or error}",
+                    remedy="name a data folder that the engine's user may write",
+                )
+            ) from error
+
+    async def open(self, *, holder: str | None) -> Store:
+        """Open the store, or return the open one.
+
+        Raises:
+            StoreError: it cannot be opened, or was closed.
+        """
+        async with self._lock:
+            if self._closed:
+                raise StoreError(
+                    Problem(
+                        code="store-closed",
+                        message="the store is closed",
+                        remedy="use the client or engine inside its `async with`",
+                    )
+                )
+            if self._opened is None:
+                store = self._store or SqliteStore(self._database, clock=self._clock)
+                await store.open(holder=holder, lease=self._lease)
+                self._opened = store
+            return self._opened
+
+    async def readable(self) -> Store | None:
+        """The open store, or None where there is none yet. Makes nothing.
+
+        Raises:
+            StoreError: it cannot be opened, or was closed.
+        """
+        unmade = self._opened is None and self._is_file and not self._closed
+        if unmade and not await to_thread.run_sync(self._database.exists):
+            return None
+        return await self.open(holder=None)
+
+    async def writable(self) -> Store:
+        """The open store, made if there is none.
+
+        Raises:
+            StoreError: it cannot be made or opened, or was closed.
+        """
+        if self._opened is None and self._is_file and not self._closed:
+            await self.prepare()
+        return await self.open(holder=None)
+
+    async def close(self) -> None:
+        """Close the store for good; a second call does nothing."""
+        self._closed = True
+        async with self._lock:
+            store, self._opened = self._opened, None
+            if store is not None:
+                await store.close()
+
+
+def _make(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ignore = path / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+        ignore.chmod(0o600)

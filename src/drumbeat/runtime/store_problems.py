@@ -1,0 +1,100 @@
+"""What SQLite and the disk complain of, in the words of the store."""
+
+import errno
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from drumbeat.errors import Problem, StoreError
+
+__all__ = ["store_closed", "store_damaged", "store_error", "store_newer"]
+
+_LOCKED: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_PRIMARY: Final = 0xFF
+"""SQLite keeps the primary code in the lowest byte of an extended one."""
+
+
+def store_error(error: sqlite3.Error | OSError, path: Path) -> StoreError:
+    """Translate what went wrong with the file `path`: locked, full, damaged, or else failed."""
+    said = str(error)
+    if isinstance(error, OSError):
+        return _full(path) if error.errno in _FULL else _failed(path, said)
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    if code in _LOCKED:
+        return StoreError(
+            Problem(
+                code="store-locked",
+                message=f"{path.name} is locked by another process",
+                remedy="close what keeps it locked (a backup, a database browser) and try again",
+                path=path,
+            )
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return _full(path)
+    if code in _DAMAGED:
+        return store_damaged(path, said)
+    return _failed(path, said)
+
+
+def store_damaged(path: Path, said: str) -> StoreError:
+    """Return the error for a file that is no (whole) drumbeat store; it was left as it is."""
+    return StoreError(
+        Problem(
+            code="store-damaged",
+            message=f"{path.name} is damaged or is no drumbeat store ({said}); "
+            "it was left as it is",
+            remedy=f"put a backup of {path.name} in its place, or move it (with {path.name}-wal) "
+            "away to begin with an empty state",
+            path=path,
+        )
+    )
+
+
+def store_newer(path: Path, found: int, known: int) -> StoreError:
+    """Return the error for a schema of a later release."""
+    return StoreError(
+        Problem(
+            code="store-newer",
+            message=f"{path.name} has the schema {found}, and this drumbeat knows {known} at most; "
+            "it was left as it is",
+            remedy="use the drumbeat release that wrote it, or a later one, or put back the backup "
+            f"of {path.name} made by the upgrade",
+            path=path,
+        )
+    )
+
+
+def store_closed(path: Path) -> StoreError:
+    """Return the error for a call on a store that is not open."""
+    return StoreError(
+        Problem(
+            code="store-closed",
+            message=f"the store {path.name} is not open",
+            remedy="use it between `open` and `close`, or inside the engine's `async with`",
+            path=path,
+        )
+    )
+
+
+def _full(path: Path) -> StoreError:
+    return StoreError(
+        Problem(
+            code="store-full",
+            message=f"there is no room left on the disk for {path.name}",
+            remedy="free space on that disk; nothing was half-written, and it is tried again",
+            path=path,
+        )
+    )
+
+
+def _failed(path: Path, said: str) -> StoreError:
+    return StoreError(
+        Problem(
+            code="store-failed",
+            message=f"{path.name} could not be used: {said}",
+            remedy="check that its folder exists, may be written to, and lies on a local disk",
+            path=path,
+        )
+    )

@@ -1,0 +1,149 @@
+"""What can be asked of the store, as functions of a connection.
+
+Rows are fetched before they are decoded: a statement that an error leaves half-read keeps its
+snapshot, and whatever is asked on that connection afterwards would be answered from the past.
+"""
+
+import sqlite3
+from typing import Any
+
+from drumbeat.core.model import DeliveryIntent, Event, Fire, Mark, Receipt, RunRecord, Sent
+from drumbeat.errors import EventsExpired, Problem
+from drumbeat.runtime.store_rows import decode, decode_value, storable
+
+__all__ = ["read_events", "read_fires", "read_intent", "read_marks", "read_runs", "select_fires"]
+
+
+def select_fires(
+    db: sqlite3.Connection, condition: str, values: tuple[Any, ...], *, bare: bool = False
+) -> list[tuple[int, Fire]]:
+    """Return the fires `f` for which the SQL condition holds, each with its `seq`.
+
+    Args:
+        db: the connection.
+        condition: what follows `WHERE`.
+        values: what its question marks stand for.
+        bare: leave the payload unread, which may be large.
+
+    Raises:
+        StoreError: a record cannot be read.
+    """
+    payload, join = ("NULL", "") if bare else ("p.body", "LEFT JOIN payloads p ON p.fire = f.seq")
+    rows = db.execute(
+        f"SELECT f.seq, f.id, f.record, {payload} "  # noqa: S608  conditions are ours
+        f"FROM fires f {join} WHERE {condition}",
+        values,
+    ).fetchall()
+    return [
+        (seq, decode(Fire, record, f"the fire {fire_id}", payload=body))
+        for seq, fire_id, record, body in rows
+    ]
+
+
+def read_fires(db: sqlite3.Connection, slug: str | None, *, open: bool, limit: int) -> list[Fire]:
+    """Return the open fires by due time, or all of them with the latest first."""
+    conditions = ["TRUE"]
+    values: list[Any] = []
+    if slug is not None:
+        conditions.append("f.slug = ?")
+        values.append(storable(slug))
+    if open:
+        conditions.append("f.verdict IS NULL")
+    order = "f.due, f.seq" if open else "f.seq DESC"
+    values.append(max(0, limit))
+    condition = f"{' AND '.join(conditions)} ORDER BY {order} LIMIT ?"
+    return [fire for _, fire in select_fires(db, condition, tuple(values))]
+
+
+def read_intent(record: str, attempt: int, fire: Fire) -> DeliveryIntent:
+    """Compose an intent from its row and its fire."""
+    where = f"the intent of a run of {fire.slug}"
+    return decode(DeliveryIntent, record, where, attempt=attempt, fire=fire)
+
+
+def read_runs(
+    db: sqlite3.Connection,
+    *,
+    slug: str | None,
+    target: str | None,
+    sent: Sent | None,
+    limit: int,
+) -> list[RunRecord]:
+    """Return runs, the latest first, with their fires and intents as they stand."""
+    conditions = ["TRUE"]
+    values: list[Any] = []
+    if slug is not None:
+        conditions.append("r.slug = ?")
+        values.append(storable(slug))
+    if target is not None:
+        conditions.append(
+            "r.seq IN (SELECT seq FROM runs WHERE run_id = ? OR session_id = ? UNION ALL "
+            "SELECT o.seq FROM intents a JOIN runs o ON o.run_id = a.run_id "
+            "WHERE a.id = ? OR a.receipt_id = ?)"
+        )
+        values.extend([storable(target)] * 4)
+    if sent is not None:
+        if sent == "pending":
+            # There are few of them among many runs, and an index knows which.
+            conditions.append("r.run_id IN (SELECT run_id FROM intents WHERE sent = 'pending')")
+        conditions.append("i.sent = ?")
+        values.append(sent)
+    values.append(max(0, limit))
+    rows = db.execute(
+        "SELECT r.run_id, r.fire, r.record, i.record, i.attempt, i.sent, i.receipt "  # noqa: S608
+        "FROM runs r LEFT JOIN intents i ON i.run_id = r.run_id "
+        f"WHERE {' AND '.join(conditions)} ORDER BY r.started_at DESC, r.seq DESC LIMIT ?",
+        tuple(values),
+    ).fetchall()
+    found = []
+    for run_id, seq, record, intent, attempt, state, receipt in rows:
+        ((_, fire),) = select_fires(db, "f.seq = ?", (seq,))
+        where = f"the run {run_id}"
+        found.append(
+            decode(
+                RunRecord,
+                record,
+                where,
+                fire=fire,
+                intent=None if intent is None else read_intent(intent, attempt, fire),
+                delivery=state,
+                receipt=None if receipt is None else decode(Receipt, receipt, where),
+            )
+        )
+    return found
+
+
+def read_events(db: sqlite3.Connection, after: int, limit: int) -> list[Event]:
+    """Return the events behind `after`, in order.
+
+    Raises:
+        EventsExpired: some of them were purged.
+        StoreError: a record cannot be read.
+    """
+    (purged,) = db.execute("SELECT value FROM meta WHERE name = 'purged'").fetchone()
+    if after < purged:
+        raise EventsExpired(
+            Problem(
+                code="events-expired",
+                message=f"events up to {purged} are purged, and those after {after} were asked for",
+                remedy=f"read on from after={purged}; what happened before is in the runs",
+            )
+        )
+    rows = db.execute(
+        "SELECT id, record FROM events WHERE id > ? ORDER BY id LIMIT ?", (after, max(0, limit))
+    ).fetchall()
+    return [decode(Event, record, f"the event {number}", id=number) for number, record in rows]
+
+
+def read_marks(db: sqlite3.Connection, prefix: str) -> list[Mark]:
+    """Return the marks whose key begins with `prefix`, by key."""
+    prefix = storable(prefix)
+    rows = db.execute(
+        "SELECT key, version, record FROM marks "
+        "WHERE key >= ? AND substr(key, 1, ?) = ? ORDER BY key",
+        (prefix, len(prefix), prefix),
+    ).fetchall()
+    return [
+        Mark(key=key, version=version, value=decode_value(record, f"the mark {key}"))
+        for key, version, record in rows
+    ]

@@ -1,0 +1,103 @@
+"""What an engine looks after as long as it lives: its workspace and its leases."""
+
+from collections.abc import Sequence
+
+import anyio
+import attrs
+
+from drumbeat.errors import Problem, StoreError, WorkspaceError
+from drumbeat.runtime.agenda import Agenda
+from drumbeat.runtime.clock import holding, nap
+from drumbeat.runtime.conclusion import Ending
+from drumbeat.runtime.dispatcher import Dispatcher
+from drumbeat.runtime.packs import reload_packs
+from drumbeat.runtime.services import Services, log
+
+
+@attrs.define(kw_only=True)
+class Upkeep:
+    """The upkeep of one engine."""
+
+    services: Services
+    agenda: Agenda
+    dispatcher: Dispatcher
+    _lock: anyio.Lock = attrs.field(factory=anyio.Lock)
+
+    async def keep_reloading(self) -> None:
+        """Look at the workspace each `Settings.reload_interval`, until cancelled."""
+        services = self.services
+        while True:
+            await nap(services.clock, services.settings.reload_interval)
+            try:
+                await self.reload()
+            except StoreError as error:
+                services.trouble(error)
+
+    async def reload(self) -> WorkspaceError | None:
+        """Look at the workspace at once; return why it cannot be read, if so.
+
+        Raises:
+            StoreError: what changed could not be written; the next look does what is left.
+        """
+        services = self.services
+        async with self._lock:
+            with holding(services.clock, "workspace reload"):
+                change = await services.workspace.reload()
+                packs = await reload_packs(services.workspace_dir, services.packs)
+                config = await services.config.reload()
+            services.packs = packs.packs
+            problems = () if config.error is None else config.error.problems
+            await self._report("packs", packs.problems)
+            await self._report("config", problems)
+            if change.error is not None:
+                await self._report("workspace", change.error.problems)
+                return change.error
+            await self._report("workspace", ())
+            for path in change.broken:
+                log.error("automation_broken", path=str(path))
+            self.dispatcher.removed(change.removed)
+            await self.agenda.sync(services.workspace.workspace)
+            await self.dispatcher.workspace_reloaded()
+            return None
+
+    async def _report(self, what: str, problems: Sequence[Problem]) -> None:
+        """Say loudly at each look what is wrong around the files, with an event per change."""
+        services = self.services
+        if not problems:
+            if services.faults.pop(what, None) is not None:
+                log.info("workspace_recovered", what=what)
+            return
+        first = problems[0]
+        message = "\n".join(f"{problem.location}: {problem.message}" for problem in problems)
+        problem = attrs.evolve(first, message=message) if len(problems) > 1 else first
+        log.error("workspace_error", what=what, code=problem.code, message=problem.message)
+        if services.faults.get(what) == problem:
+            return
+        event = services.event(
+            "workspace_error",
+            services.clock.now(),
+            what=what,
+            code=problem.code,
+            message=problem.message,
+        )
+        await services.store.record(events=(event,))
+        # Only then, so that a store in trouble does not cost the event.
+        services.faults[what] = problem
+
+    async def keep_renewing(self) -> None:
+        """Renew the claims of the runs that are going, until cancelled."""
+        services = self.services
+        while True:
+            await nap(services.clock, services.settings.lease / 3)
+            runs = dict(self.dispatcher.going)
+            if not runs:
+                continue
+            try:
+                held = await services.store.renew([run.claim for run in runs.values()])
+            except StoreError as error:
+                services.trouble(error)
+                continue
+            for run_id, run in runs.items():
+                if run_id not in held and run_id in self.dispatcher.going:
+                    # Whoever has taken it over settles it; this one only ends.
+                    run.stop(Ending(state="interrupted"))

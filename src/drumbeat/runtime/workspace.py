@@ -1,0 +1,398 @@
+"""The only reader of automation files: what stands in a workspace folder, and what changed there.
+
+Theory of operation. `WorkspaceCache` knows each file by its stamp (times, size, inode). A file with
+a known stamp costs one stat. One that was just read is read once more at the next reload, because a
+second edit within one tick of the file system's clock leaves no trace in the stamp; only then is
+its stamp believed. Links are read every time. Content that is unchanged is never parsed again.
+
+What is missing is not what is gone: a file counts as removed after two reloads in a row, since
+editors and version control replace files by taking them away first; and a folder that is not there
+is an error which leaves everything as it was last known, since disks get unmounted.
+"""
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from hashlib import sha256
+from os import PathLike
+from pathlib import Path, PurePath
+from typing import TypeAlias
+
+import anyio
+import attrs
+from anyio import to_thread
+
+from drumbeat.core.automation_file import validate_automation_content
+from drumbeat.core.model import Automation, Workspace
+from drumbeat.core.slug import slug_clashes, slug_problem
+from drumbeat.errors import AutomationError, Finding, NotFound, Problem, WorkspaceError
+from drumbeat.runtime.files import FileFault, read_inside
+from drumbeat.runtime.packs import load_packs
+
+FOLDERS = ("automations", "jobs")
+"""Where files that say what runs are looked for; nothing below these is entered."""
+
+
+@attrs.frozen(kw_only=True)
+class WorkspaceChange:
+    """What a reload found: the workspace as it stands, and how it differs from the last reload.
+
+    Slugs are sorted. `changed` holds those whose file reads differently or can be read again.
+    `broken` holds the keys of `workspace.problems` that are there for the first time or say
+    something else. With an `error` the workspace is the last one known, and nothing is listed.
+    """
+
+    workspace: Workspace
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    broken: tuple[Path, ...] = ()
+    error: WorkspaceError | None = None
+
+
+async def load_workspace(
+    path: str | PathLike[str], *, systems: Collection[str] | None = None
+) -> Workspace:
+    """Read a workspace once: the files that load, and why the others do not.
+
+    Args:
+        path: the workspace folder.
+        systems: the mail systems the host has, for the inboxes of job files.
+
+    Raises:
+        WorkspaceError: the workspace is no folder that can be read (`workspace-missing`,
+            `workspace-not-a-folder`, `workspace-unreadable`), or it has neither `automations/`
+            nor `jobs/` (`automations-folder-missing`), or a pack is wrong. A broken automation
+            file is never a reason.
+    """
+    change = await WorkspaceCache(path, systems=systems).reload()
+    if change.error is not None:
+        raise change.error
+    packs, problems = await load_packs(Path(path))
+    if problems:
+        raise WorkspaceError(problems)
+    return attrs.evolve(change.workspace, packs=packs)
+
+
+async def workspace_findings(workspace: Workspace) -> list[Finding]:
+    """What an author would want to know that no file shows by itself, in order of slug.
+
+    Finds required files that hold nothing but white space (`required-file-empty`).
+    """
+    return await to_thread.run_sync(_findings, workspace)
+
+
+class WorkspaceCache:
+    """A workspace that is read again and again; nothing is read before the first `reload`.
+
+    Args:
+        path: the workspace folder.
+        systems: the mail systems the host has, for the inboxes of job files.
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], *, systems: Collection[str] | None = None
+    ) -> None:
+        self._path = Path(path).absolute()
+        self._systems = systems
+        self._files: Mapping[Path, _File] = {}
+        self._workspace = Workspace(path=self._path, automations=(), problems={}, packs=())
+        self._lock = anyio.Lock()
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace as the last reload that succeeded left it."""
+        return self._workspace
+
+    @property
+    def last_good(self) -> Mapping[str, Automation]:
+        """By slug, the last version that loaded of every file that stands there, broken or not."""
+        return {file.good.slug: file.good for file in self._files.values() if file.good is not None}
+
+    async def reload(self) -> WorkspaceChange:
+        """Look at the folder again, in a thread; concurrent calls wait for each other.
+
+        Returns:
+            The change since the last reload. A workspace that cannot be read is its `error`.
+        """
+        async with self._lock:
+            try:
+                files = await to_thread.run_sync(_scan, self._path, self._files)
+            except WorkspaceError as error:
+                return WorkspaceChange(workspace=self._workspace, error=error)
+            before, self._files = self._workspace, files
+            self._workspace = _workspace(self._path, files)
+            return _change(before, self._workspace)
+
+    async def read(self, slug: str) -> Automation:
+        """Read the file of `slug` from the disk as it is at this moment, in a thread.
+
+        Raises:
+            AutomationError: the file is broken, or clashes with another, or its folder cannot be
+                read.
+            NotFound: there is no such file at this moment; one that is being replaced may be back
+                a moment later.
+        """
+        return await to_thread.run_sync(_read, self._path, slug, _folders(self._files))
+
+
+# ---- one file
+
+
+_Stamp: TypeAlias = tuple[int, int, int, int]
+
+
+@attrs.frozen(kw_only=True)
+class _File:
+    """What is known of a file; `missing` since the last reload, `good` the last that loaded."""
+
+    automation: Automation | None = None
+    problems: tuple[Problem, ...] = ()
+    good: Automation | None = None
+    digest: bytes = b""
+    stamp: _Stamp | None = None
+    settled: bool = False
+    missing: bool = False
+
+
+def _look(
+    root: Path, path: Path, entry: os.DirEntry[str], known: _File | None = None
+) -> _File | None:
+    """Read a file unless it is known to be unchanged; None when it went away meanwhile."""
+    good = None if known is None else known.good
+    misplaced = _misplaced(path, entry)
+    if misplaced is not None:
+        return _File(problems=(misplaced,), good=good)
+    try:
+        stamp = _stamp(entry.stat(follow_symlinks=False))
+        if known is not None and known.settled and stamp == known.stamp:
+            return attrs.evolve(known, missing=False)
+        data = read_inside(root, path)
+    except FileNotFoundError:
+        return None
+    except FileFault as fault:
+        if fault.kind == "missing" and not entry.is_symlink():
+            return None
+        return _File(problems=(_unreadable(path, fault),), good=good)
+    except OSError as error:
+        refused = FileFault("unreadable", f"{path} cannot be read: {error.strerror}")
+        return _File(problems=(_unreadable(path, refused),), good=good)
+    digest = sha256(data).digest()
+    if known is not None and digest == known.digest:
+        settled = stamp is not None and stamp == known.stamp
+        return attrs.evolve(known, stamp=stamp, settled=settled, missing=False)
+    automation, problems = _parse(data, path)
+    return _File(
+        automation=automation,
+        problems=problems,
+        good=automation or good,
+        digest=digest,
+        stamp=stamp,
+    )
+
+
+def _stamp(info: os.stat_result) -> _Stamp | None:
+    if stat.S_ISLNK(info.st_mode):
+        return None  # what it points to can change without a trace here
+    return info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino
+
+
+def _parse(data: bytes, path: Path) -> tuple[Automation | None, tuple[Problem, ...]]:
+    try:
+        return validate_automation_content(data, path=path), ()
+    except AutomationError as error:
+        return None, error.problems
+
+
+def _misplaced(path: Path, entry: os.DirEntry[str]) -> Problem | None:
+    """Say what keeps a file from being looked at, or None when nothing does."""
+    if path.suffix != ".md":
+        return Problem(
+            code="file-suffix",
+            message=f"it ends in {path.suffix!r} and is not read",
+            remedy=f"rename it to {path.stem}.md",
+            path=path,
+        )
+    if path.name != entry.name:
+        return slug_problem(path.stem, path)
+    if path.parent.name == "jobs":
+        return Problem(
+            code="job-files-unsupported",
+            message="job files are not read, so this one never runs",
+            remedy=f"write it as automations/{path.name} with a trigger and steps",
+            path=path,
+        )
+    return None
+
+
+_FAULT_CODES = {
+    "missing": "file-missing",
+    "outside": "file-outside",
+    "not-a-file": "file-not-a-file",
+    "unreadable": "file-unreadable",
+}
+_FAULT_REMEDIES = {
+    "missing": "take the link away, or make what it points to",
+    "outside": "put the file itself there instead of the link",
+    "not-a-file": "move it elsewhere, or rename it so that it begins with _",
+    "unreadable": "let the engine's user read it",
+}
+
+
+def _unreadable(path: Path, fault: FileFault) -> Problem:
+    return Problem(
+        code=_FAULT_CODES[fault.kind],
+        message=str(fault),
+        remedy=_FAULT_REMEDIES[fault.kind],
+        path=path,
+    )
+
+
+# ---- the folder
+
+
+def _entries(root: Path, expected: Collection[str] = ()) -> Iterator[tuple[Path, os.DirEntry[str]]]:
+    """Every entry that is, or looks like, a file to read, with its path relative to `root`.
+
+    Args:
+        root: the workspace.
+        expected: the folders that were there before.
+
+    Raises:
+        WorkspaceError: a folder is missing or cannot be read.
+    """
+    if not root.exists():
+        raise _fault("workspace-missing", f"there is no folder {root}", "name an existing folder")
+    if not root.is_dir():
+        raise _fault("workspace-not-a-folder", f"{root} is no folder", "name the folder itself")
+    found = [folder for folder in FOLDERS if (root / folder).exists()]
+    lost = [folder for folder in FOLDERS if folder in expected and folder not in found]
+    if lost or not found:
+        raise _fault(
+            "automations-folder-missing",
+            f"there is no folder {root / (lost or FOLDERS)[0]}",
+            "create it, or mount or check out what held it",
+        )
+    for folder in found:
+        with os.scandir(root / folder) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.startswith((".", "_")) or name.lower() == "readme.md":
+                    continue
+                if name.lower().endswith(".md"):
+                    # Bytes that are no text have to be shown and stored all the same.
+                    shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+                    yield Path(folder, shown), entry
+
+
+def _fault(code: str, message: str, remedy: str) -> WorkspaceError:
+    return WorkspaceError([Problem(code=code, message=message, remedy=remedy)])
+
+
+def _listing(root: Path, expected: Collection[str] = ()) -> dict[Path, os.DirEntry[str]]:
+    try:
+        return dict(_entries(root, expected))
+    except OSError as error:
+        raise _fault(
+            "workspace-unreadable",
+            f"{error.filename or root} cannot be read: {error.strerror}",
+            "let the engine's user read the folder",
+        ) from error
+
+
+def _folders(files: Mapping[Path, _File]) -> frozenset[str]:
+    return frozenset(path.parent.name for path in files)
+
+
+def _scan(root: Path, known: Mapping[Path, _File]) -> dict[Path, _File]:
+    """Look at every file; keep what is missing for the first time, drop what is missing again."""
+    files: dict[Path, _File] = {}
+    for path, entry in sorted(_listing(root, _folders(known)).items()):
+        file = _look(root, path, entry, known.get(path))
+        if file is not None:
+            files[path] = file
+    present = {path.stem.casefold() for path in files}
+    for path, file in known.items():
+        moved = path.stem.casefold() in present
+        if path not in files and not moved and not file.missing:
+            files[path] = attrs.evolve(file, missing=True)
+    return files
+
+
+def _workspace(root: Path, files: Mapping[Path, _File]) -> Workspace:
+    present = [path for path, file in files.items() if path.suffix == ".md" and not file.missing]
+    clashes = {problem.path: problem for problem in slug_clashes(present)}
+    automations: list[Automation] = []
+    problems: dict[Path, tuple[Problem, ...]] = {}
+    for path, file in sorted(files.items()):
+        found = (*file.problems, clashes[path]) if path in clashes else file.problems
+        if found:
+            problems[path] = found
+        elif file.automation is not None:
+            automations.append(file.automation)
+    automations.sort(key=lambda automation: automation.slug)
+    return Workspace(path=root, automations=tuple(automations), problems=problems, packs=())
+
+
+def _change(before: Workspace, after: Workspace) -> WorkspaceChange:
+    was = {automation.slug: automation for automation in before.automations}
+    known = {*was, *(path.stem for path in before.problems)}
+    loads = {automation.slug: automation for automation in after.automations}
+    stands = {*loads, *(path.stem for path in after.problems)}
+    return WorkspaceChange(
+        workspace=after,
+        added=tuple(sorted(loads.keys() - known)),
+        changed=tuple(
+            sorted(slug for slug in loads.keys() & known if was.get(slug) != loads[slug])
+        ),
+        removed=tuple(sorted(known - stands)),
+        broken=tuple(
+            path
+            for path, problems in after.problems.items()
+            if before.problems.get(path) != problems
+        ),
+    )
+
+
+def _read(root: Path, slug: str, expected: Collection[str]) -> Automation:
+    try:
+        listing = _listing(root, expected)
+    except WorkspaceError as error:
+        raise AutomationError(error.problems) from error
+    same = [
+        path for path in listing if path.suffix == ".md" and path.stem.casefold() == slug.casefold()
+    ]
+    exact = [path for path in same if path.stem == slug]
+    file = _look(root, exact[0], listing[exact[0]]) if exact else None
+    if file is None:
+        raise NotFound(
+            Problem(
+                code="automation-not-found",
+                message=f"there is no file automations/{slug}.md",
+                remedy="check the name: it is the file name without .md, as it stands",
+            )
+        )
+    clashes = [problem for problem in slug_clashes(same) if problem.path == exact[0]]
+    if file.automation is None or clashes:
+        raise AutomationError((*file.problems, *clashes))
+    return file.automation
+
+
+def _findings(workspace: Workspace) -> list[Finding]:
+    findings: list[Finding] = []
+    for automation in workspace.automations:
+        for name in dict.fromkeys(automation.requires):
+            try:
+                empty = not read_inside(workspace.path, PurePath(name)).strip()
+            except FileFault:
+                continue  # a tool, or a file whose lack aborts the run and says so
+            if empty:
+                findings.append(
+                    Finding(
+                        code="required-file-empty",
+                        message=f"the required file {name} is empty",
+                        remedy="write what the steps need into it, or take it out of `requires`",
+                        path=automation.path,
+                    )
+                )
+    return findings

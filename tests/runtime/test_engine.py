@@ -1,0 +1,527 @@
+"""The life of an engine: entering, leaving, draining, and what a fault does to its host."""
+
+import gc
+import json
+import math
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from drumbeat import (
+    DrumbeatError,
+    Engine,
+    EngineBusy,
+    NotFound,
+    NotRun,
+    Settings,
+    StoreError,
+    Turn,
+    WorkspaceError,
+)
+from drumbeat.runtime.store import SqliteStore
+from drumbeat.testing import ManualClock, ScriptedAgent, drive
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+class Broken(SqliteStore):
+    """A store with a mistake: one of its methods raises, once it is told to."""
+
+    def __init__(self, path: Path, *, clock: ManualClock, method: str) -> None:
+        super().__init__(path, clock=clock)
+        self.method = method
+        self.broken = False
+        self.closed = 0
+
+    async def close(self) -> None:
+        self.closed += 1
+        await super().close()
+
+    async def claim_fire(self, **given: Any) -> Any:
+        self._check("claim_fire")
+        return await super().claim_fire(**given)
+
+    async def add_fires(self, *given: Any, **named: Any) -> Any:
+        self._check("add_fires")
+        return await super().add_fires(*given, **named)
+
+    async def finish(self, *given: Any, **named: Any) -> None:
+        self._check("finish")
+        await super().finish(*given, **named)
+
+    async def take_over(self) -> Any:
+        self._check("take_over")
+        return await super().take_over()
+
+    async def claim_intent(self, **given: Any) -> Any:
+        self._check("claim_intent")
+        return await super().claim_intent(**given)
+
+    def _check(self, method: str) -> None:
+        if self.broken and method == self.method:
+            msg = f"a mistake in {method}"
+            raise RuntimeError(msg)
+
+
+def broken(host: Any, method: str) -> Broken:
+    return Broken(host.data / "drumbeat.db", clock=host.clock, method=method)
+
+
+def sleeper(host: Any, takes: timedelta) -> ScriptedAgent:
+    """An agent whose turns take some time on the clock."""
+
+    async def think(turn: Turn) -> str:
+        await host.clock.sleep(takes)
+        return "done"
+
+    return ScriptedAgent(default=think)
+
+
+# ---- making and entering
+
+
+def test_making_an_engine_touches_nothing(tmp_path: Path) -> None:
+    """No loop is needed, no folder is made, and the workspace need not exist."""
+    engine = Engine(tmp_path / "nowhere", agent=ScriptedAgent())
+    assert engine.data_dir == tmp_path / "nowhere" / ".drumbeat"
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_needs_an_engine_that_runs_says_so(host: Any) -> None:
+    host.write()
+    engine = host.engine()
+    calls: list[Callable[[], Awaitable[object]]] = [
+        engine.status,
+        engine.wait,
+        engine.settled,
+        engine.reload,
+        engine.runs,
+        engine.sweep,
+        lambda: engine.run("check"),
+        lambda: engine.fire("check"),
+        lambda: engine.drain("now"),
+        lambda: engine.why("check", at=host.clock.now()),
+    ]
+    for call in calls:
+        with pytest.raises(DrumbeatError) as caught:
+            await call()
+        assert caught.value.problem.code == "not-entered"
+    async with engine:
+        pass
+    calls.remove(engine.wait)
+    for call in calls:
+        with pytest.raises(DrumbeatError) as caught:
+            await call()
+        assert caught.value.problem.code == "left"
+    await engine.wait()
+
+
+async def test_an_engine_is_entered_once(host: Any) -> None:
+    async with host.engine() as engine:
+        with pytest.raises(DrumbeatError) as caught:
+            await engine.__aenter__()
+        assert caught.value.problem.code == "entered-twice"
+    with pytest.raises(DrumbeatError, match="entered-twice"):
+        await engine.__aenter__()
+
+
+async def test_a_second_engine_is_refused_and_told_who_holds_the_folder(host: Any) -> None:
+    async with host.engine():
+        with pytest.raises(EngineBusy, match=r"engine holds .* process \d+ on .* since 2026"):
+            async with host.engine():
+                pytest.fail("entered beside another engine")
+    async with host.engine() as engine:
+        assert (await engine.status()).state == "running"
+
+
+async def test_entering_that_fails_gives_back_the_folder(host: Any) -> None:
+    host.write()
+    store = broken(host, "take_over")
+    store.broken = True
+    with pytest.raises(RuntimeError, match="a mistake in take_over"):
+        async with host.engine(store=store):
+            pytest.fail("entered")
+    assert store.closed == 1
+    async with host.engine() as engine:
+        assert (await engine.run("check")).state == "succeeded"
+
+
+async def test_a_workspace_that_cannot_be_read_is_refused_and_nothing_made(tmp_path: Path) -> None:
+    engine = Engine(tmp_path / "nowhere", agent=ScriptedAgent(), env={})
+    with pytest.raises(WorkspaceError, match="workspace-missing"):
+        await engine.__aenter__()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_data_folder_that_cannot_be_made_is_refused(host: Any) -> None:
+    host.data.write_text("in the way", encoding="utf-8")
+    with pytest.raises(StoreError, match="data-dir-unwritable"):
+        await host.engine().__aenter__()
+
+
+async def test_a_zone_that_is_none_is_refused_before_anything_is_made(host: Any) -> None:
+    with pytest.raises(DrumbeatError, match="zone-unknown"):
+        await host.engine(timezone="Berlin/Europe").__aenter__()
+    assert not host.data.exists()
+
+
+async def test_cancelled_while_entering_it_gives_back_the_folder(host: Any) -> None:
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        async with host.engine():
+            pytest.fail("entered although cancelled")
+    async with host.engine():
+        pass
+
+
+async def test_the_data_folder_is_for_its_owner_alone_and_not_for_git(host: Any) -> None:
+    async with host.engine():
+        assert host.data.stat().st_mode & 0o777 == 0o700
+        assert (host.data / ".gitignore").read_text(encoding="utf-8") == "*\n"
+        for name in (".gitignore", "drumbeat.db", "engine.lock"):
+            assert (host.data / name).stat().st_mode & 0o777 == 0o600
+        holder = json.loads((host.data / "engine.lock").read_text(encoding="utf-8"))["holder"]
+        assert holder.startswith("process ")
+
+
+async def test_settings_come_from_the_environment(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_CONCURRENT_RUNS", "none")
+    engine = Engine(host.workspace, agent=host.agent, clock=host.clock, timezone="UTC")
+    with pytest.raises(DrumbeatError, match="MAX_CONCURRENT_RUNS"):
+        await engine.__aenter__()
+    monkeypatch.setenv("MAX_CONCURRENT_RUNS", "1")
+    async with engine:
+        assert (await engine.status()).state == "running"
+
+
+# ---- running by hand
+
+
+async def test_a_disabled_automation_runs_by_hand(host: Any) -> None:
+    host.write(enabled=False)
+    async with host.engine() as engine:
+        assert (await engine.run("check")).state == "succeeded"
+
+
+async def test_an_unknown_slug_is_refused_and_the_known_ones_are_named(host: Any) -> None:
+    host.write()
+    async with host.engine() as engine:
+        for call in (engine.run, engine.fire):
+            with pytest.raises(NotFound, match=r"no automation 'chek'(.|\n)*check"):
+                await call("chek")
+
+
+async def test_a_file_written_a_moment_ago_can_be_run(host: Any) -> None:
+    async with host.engine() as engine:
+        host.write()
+        assert (await engine.run("check")).state == "succeeded"
+
+
+async def test_cancelling_who_waits_for_a_run_leaves_the_run_alone(host: Any) -> None:
+    host.write()
+    host.agent = sleeper(host, HOUR / 2)
+    async with host.engine() as engine:
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.run, "check")
+            await host.clock.advance(MINUTE)
+            assert len((await engine.status()).running) == 1
+            group.cancel_scope.cancel()
+        (run,) = await drive(engine, until=host.clock.now() + HOUR)
+    assert run.state == "succeeded"
+
+
+async def test_a_run_whose_file_vanished_says_that_it_did_not_run(host: Any) -> None:
+    host.write()
+    async with host.engine() as engine:
+        (host.workspace / "automations" / "check.md").unlink()
+        caught: list[NotRun] = []
+
+        async def run() -> None:
+            try:
+                await engine.run("check")
+            except NotRun as error:
+                caught.append(error)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await host.clock.advance(MINUTE)
+            for _ in range(3):
+                await engine.reload()
+    assert caught[0].fire.verdict == "skipped"
+    assert caught[0].fire.reason == "removed"
+
+
+# ---- what an engine tells
+
+
+async def test_the_status_says_what_runs_what_waits_and_in_which_zones(host: Any) -> None:
+    host.write("slow")
+    host.write("next")
+    host.agent = sleeper(host, HOUR)
+    async with host.engine(settings={"max_concurrent_runs": 1}, timezone="Europe/Berlin") as engine:
+        await engine.fire("slow")
+        await engine.fire("next")
+        await host.clock.advance(MINUTE)
+        status = await engine.status()
+        assert status.state == "running"
+        assert [run.slug for run in status.running] == ["slow"]
+        assert [fire.slug for fire in status.waiting] == ["next"]
+        assert status.zones == {
+            "automation": ("Europe/Berlin", "timezone"),
+            "job": ("Europe/Berlin", "timezone"),
+        }
+        assert [automation.slug for automation in status.workspace.automations] == ["next", "slow"]
+        assert status.path[0] == host.workspace / "bin"
+        assert status.faults == ()
+        await drive(engine, until=host.clock.now() + 3 * HOUR)
+        assert (await engine.status()).waiting == ()
+
+
+async def test_secrets_are_redacted_from_events(host: Any) -> None:
+    host.write()
+    secret = "correct-horse-battery"
+    host.agent = ScriptedAgent(default=RuntimeError(f"refused {secret}"))
+    async with host.engine(secrets={"KEY": secret}) as engine:
+        await engine.run("check")
+        seen = [event async for event in engine.events(follow=False)]
+    assert any(event.kind == "automation_error" for event in seen)
+    told = repr([event.data for event in seen])
+    assert secret not in told
+    assert "[redacted KEY]" in told
+
+
+async def test_sweep_finds_no_finished_run_without_an_intent(host: Any) -> None:
+    host.write()
+    async with host.engine() as engine:
+        await engine.run("check")
+        assert await engine.sweep() == []
+
+
+# ---- leaving and draining
+
+
+async def test_leaving_settles_what_runs_as_interrupted(host: Any) -> None:
+    host.write()
+    host.agent = sleeper(host, HOUR)
+    async with host.engine() as engine:
+        await engine.fire("check")
+        await host.clock.advance(MINUTE)
+    async with host.engine() as engine:
+        (run,) = await engine.runs()
+        (fire,) = await engine.fires()
+        await engine.settled()
+        assert run.state == "interrupted"
+        assert run.intent is not None
+        assert run.intent.gate == "run-failed"
+        assert fire.verdict == "ran"
+        assert [intent.run_id for intent in host.deliverer.intents] == [run.run_id]
+        assert await engine.sweep() == []
+
+
+async def test_draining_lets_what_runs_end_and_starts_nothing_more(host: Any) -> None:
+    host.write("slow")
+    host.write("next")
+    host.agent = sleeper(host, MINUTE / 3)
+    settings = {"max_concurrent_runs": 1, "drain_timeout": MINUTE}
+    async with host.engine(settings=settings) as engine:
+        await engine.fire("slow")
+        await engine.fire("next")
+        await host.clock.advance(timedelta(seconds=1))
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.drain, "a deploy")
+            await host.clock.advance(timedelta(seconds=1))
+            assert (await engine.status()).state == "draining"
+            with pytest.raises(EngineBusy, match="draining"):
+                await engine.run("next")
+            await host.clock.advance(MINUTE)
+        assert (await engine.status()).state == "stopped"
+        assert [(run.slug, run.state) for run in await engine.runs()] == [("slow", "succeeded")]
+        for call in (engine.run, engine.fire):
+            with pytest.raises(EngineBusy, match="has stopped"):
+                await call("next")
+        await engine.drain("again")
+        await engine.wait()
+        await engine.settled()
+    host.agent = ScriptedAgent(default="done")
+    async with host.engine() as engine:
+        await engine.settled()
+        assert [fire.verdict for fire in await engine.fires("next")] == ["ran"]
+
+
+async def test_a_drain_that_takes_too_long_cancels_and_settles(host: Any) -> None:
+    host.write()
+    host.agent = sleeper(host, HOUR)
+    async with host.engine() as engine:
+        waiting: list[object] = []
+
+        async def run() -> None:
+            waiting.append((await engine.run("check")).state)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await host.clock.advance(MINUTE)
+            group.start_soon(engine.drain, "a deploy")
+            await host.clock.advance(MINUTE)
+        (record,) = await engine.runs()
+        assert record.state == "interrupted"
+        assert record.finished_at == record.started_at + MINUTE + Settings().drain_timeout
+    assert waiting == ["interrupted"]
+
+
+async def test_cancelling_who_drains_leaves_the_draining_alone(host: Any) -> None:
+    host.write()
+    host.agent = sleeper(host, MINUTE / 4)
+    async with host.engine() as engine:
+        await engine.fire("check")
+        await host.clock.advance(timedelta(seconds=1))
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.drain, "a deploy")
+            await host.clock.advance(timedelta(seconds=1))
+            group.cancel_scope.cancel()
+        await host.clock.advance(MINUTE)
+        await engine.wait()
+        (run,) = await engine.runs()
+        assert run.state == "succeeded"
+
+
+async def test_a_body_that_is_cancelled_settles_what_runs(host: Any) -> None:
+    host.write()
+    host.agent = sleeper(host, HOUR)
+    async with anyio.create_task_group() as group:
+        ready = anyio.Event()
+
+        async def serve() -> None:
+            async with host.engine() as engine:
+                await engine.fire("check")
+                await host.clock.advance(MINUTE)
+                ready.set()
+                await anyio.sleep_forever()
+
+        group.start_soon(serve)
+        await ready.wait()
+        group.cancel_scope.cancel()
+    async with host.engine() as engine:
+        (run,) = await engine.runs()
+        assert run.state == "interrupted"
+        assert await engine.sweep() == []
+
+
+async def test_a_body_that_returns_although_cancelled_is_left_at_once(host: Any) -> None:
+    host.write()
+    host.agent = sleeper(host, HOUR)
+    with anyio.CancelScope() as scope:
+        async with host.engine() as engine:
+            await engine.fire("check")
+            await host.clock.advance(MINUTE)
+            scope.cancel()
+            assert anyio.current_effective_deadline() == -math.inf
+    async with host.engine() as engine:
+        assert [run.state for run in await engine.runs()] == ["interrupted"]
+
+
+async def test_a_body_that_raises_gets_its_own_exception(host: Any) -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with host.engine():
+            raise KeyError("mine")
+    async with host.engine():
+        pass
+
+
+async def test_leaving_waits_for_deliveries_that_are_going_but_not_for_ever(host: Any) -> None:
+    """One that only takes a moment is recorded; one that sleeps on the clock is repeated later."""
+    host.write()
+
+    class Slow:
+        attempts: list[int] = []  # noqa: RUF012
+
+        async def deliver(self, intent: Any, /) -> None:
+            self.attempts.append(intent.attempt)
+            if len(self.attempts) == 1:
+                await host.clock.sleep(MINUTE / 2)
+
+    async with host.engine(deliverer=Slow()) as engine:
+        await engine.run("check")
+    async with host.engine(deliverer=Slow()) as engine:
+        pass
+    assert Slow.attempts == [1, 2]
+    async with host.engine(deliverer=Slow()) as engine:
+        assert await engine.intents("pending") == []
+
+
+# ---- faults
+
+
+@pytest.mark.parametrize("method", ["claim_fire", "claim_intent"])
+async def test_a_fault_of_the_engine_never_cancels_the_body_and_wait_raises_it(
+    host: Any, method: str
+) -> None:
+    host.write()
+    store = broken(host, method)
+    async with host.engine(store=store) as engine:
+        store.broken = True
+        await host.clock.advance(2 * MINUTE)
+        with pytest.raises(RuntimeError, match=f"a mistake in {method}"):
+            await engine.wait()
+        await anyio.lowlevel.checkpoint()
+        status = await engine.status()
+        assert status.state == "stopped"
+        assert [fault.code for fault in status.faults] == ["engine-failed"]
+        assert f"a mistake in {method}" in status.faults[0].message
+        assert await engine.runs() == []
+        with pytest.raises(EngineBusy) as caught:
+            await engine.run("check")
+        assert isinstance(caught.value.__cause__, RuntimeError)
+        with pytest.raises(RuntimeError):
+            await engine.settled()
+
+
+async def test_leaving_raises_the_fault_when_nobody_waited(host: Any) -> None:
+    store = broken(host, "claim_fire")
+    with pytest.raises(RuntimeError, match="a mistake in claim_fire"):  # noqa: PT012  on leaving
+        async with host.engine(store=store):
+            store.broken = True
+            await host.clock.advance(MINUTE)
+    async with host.engine():
+        pass
+
+
+async def test_the_exception_of_the_body_goes_before_the_fault(host: Any) -> None:
+    store = broken(host, "claim_fire")
+    with pytest.raises(KeyError, match="mine"):  # noqa: PT012  raised on leaving
+        async with host.engine(store=store):
+            store.broken = True
+            await host.clock.advance(MINUTE)
+            raise KeyError("mine")
+
+
+async def test_who_waits_for_a_run_hears_that_the_engine_stopped(host: Any) -> None:
+    """The run's own end cannot be written either; the next start settles it."""
+    host.write()
+    store = broken(host, "finish")
+    with pytest.raises(EngineBusy, match="stopped before check") as caught:  # noqa: PT012  on leaving
+        async with host.engine(store=store) as engine:
+            store.broken = True
+            await engine.run("check")
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    async with host.engine() as engine:
+        (run,) = await engine.runs()
+        assert run.state == "interrupted"
+        assert await engine.sweep() == []
+
+
+async def test_an_engine_leaves_nothing_behind(host: Any) -> None:
+    """What is left is closed: no warning about an open connection or a task comes later."""
+    host.write()
+    async with host.engine() as engine:
+        await engine.run("check")
+    del engine
+    gc.collect()

@@ -1,0 +1,87 @@
+"""One engine holds a data folder; who comes second hears who it is."""
+
+import json
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from drumbeat import EngineBusy, StoreError
+from drumbeat.runtime.lock import EngineLock
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_second_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+    first, second = EngineLock(tmp_path), EngineLock(tmp_path)
+    holder = await first.acquire(since="noon")
+    assert f"process {os.getpid()} on " in holder
+    assert holder.endswith(" since noon")
+    with pytest.raises(EngineBusy) as caught:
+        await second.acquire(since="one")
+    assert caught.value.problem.code == "engine-busy"
+    assert holder in caught.value.problem.message
+    await first.release()
+    await second.acquire(since="one")
+    await second.release()
+
+
+async def test_the_holder_can_be_asked_for_and_nothing_is_written(tmp_path: Path) -> None:
+    lock, other = EngineLock(tmp_path), EngineLock(tmp_path)
+    assert await other.holder() is None
+    assert list(tmp_path.iterdir()) == []
+    holder = await lock.acquire(since="noon")
+    assert await other.holder() == holder
+    await lock.release()
+    assert await other.holder() is None
+    await lock.acquire(since="later")
+    await lock.release()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"name": 1}'])
+async def test_a_holder_without_a_name_is_said_to_have_none_yet(tmp_path: Path, text: str) -> None:
+    lock = EngineLock(tmp_path)
+    await lock.acquire(since="noon")
+    (tmp_path / "engine.lock").write_text(text, encoding="utf-8")
+    with pytest.raises(EngineBusy, match="not written its name yet"):
+        await EngineLock(tmp_path).acquire(since="one")
+    await lock.release()
+
+
+async def test_releasing_twice_or_without_a_lock_does_nothing(tmp_path: Path) -> None:
+    lock = EngineLock(tmp_path)
+    await lock.release()
+    await lock.acquire(since="noon")
+    await lock.release()
+    await lock.release()
+    assert json.loads((tmp_path / "engine.lock").read_text(encoding="utf-8"))["holder"]
+
+
+async def test_a_folder_that_cannot_be_locked_is_trouble_with_the_store(tmp_path: Path) -> None:
+    (tmp_path / "engine.lock").mkdir()
+    with pytest.raises(StoreError) as caught:
+        await EngineLock(tmp_path).acquire(since="noon")
+    assert caught.value.problem.code == "data-dir-unwritable"
+    assert await EngineLock(tmp_path).holder() is None
+
+
+async def test_a_child_process_does_not_inherit_it(tmp_path: Path) -> None:
+    """Not even one that was forked and outlives the engine."""
+    lock = EngineLock(tmp_path)
+    await lock.acquire(since="noon")
+    ours, theirs = multiprocessing.Pipe()
+    pid = os.fork()
+    if pid == 0:
+        theirs.send_bytes(b"here")
+        theirs.recv_bytes()
+        os._exit(0)
+    try:
+        ours.recv_bytes()
+        await lock.release()
+        other = EngineLock(tmp_path)
+        await other.acquire(since="one")
+        await other.release()
+    finally:
+        ours.send_bytes(b"go")
+        os.waitpid(pid, 0)

@@ -1,0 +1,410 @@
+"""The life of one run: limits, being stopped, what cannot be foreseen (spec, sections 5, 6)."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from drumbeat import ClaimLost, Problem, Reply, StoreError, Turn
+from drumbeat.runtime.conclusion import Ending
+from drumbeat.runtime.journal import Journal
+from drumbeat.testing import ScriptedAgent, drive
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+FULL = StoreError(Problem(code="store-full", message="full", remedy="make room"))
+CANCELLED = Ending(
+    state="cancelled", problem=Problem(code="cancelled", message="not needed", remedy="")
+)
+
+
+def sleeping(host: Any, how_long: timedelta = 2 * HOUR) -> ScriptedAgent:
+    async def say(turn: Turn) -> str:
+        await host.clock.sleep(how_long)
+        return "done"
+
+    return ScriptedAgent(default=say)
+
+
+def ignoring(host: Any, how_long: timedelta) -> ScriptedAgent:
+    """An agent that pays no heed to its cancellation."""
+
+    async def say(turn: Turn) -> str:
+        with anyio.CancelScope(shield=True):
+            await host.clock.sleep(how_long)
+        return "done"
+
+    return ScriptedAgent(default=say)
+
+
+# ---- limits
+
+
+async def test_a_run_that_takes_too_long_fails_at_its_limit(host: Any) -> None:
+    """Over all of its turns together."""
+    host.write(steps=["One.", "Two.", "Three."])
+    host.agent = sleeping(host, 25 * MINUTE)
+    async with host.engine() as engine:
+        run = await host.fire(engine)
+    assert (run.state, run.failure.code) == ("failed", "run-timeout")
+    assert "1:00:00" in run.failure.message
+    assert run.finished_at - run.started_at == HOUR
+    assert [record.reply is None for record in run.turns] == [False, False, True]
+    assert run.intent.gate == "run-failed"
+
+
+@pytest.mark.parametrize("made_of_it", [ValueError("closed"), "a reply"])
+async def test_what_an_agent_makes_of_the_runs_end_does_not_hide_it(
+    host: Any, made_of_it: Any
+) -> None:
+    host.write()
+
+    async def say(turn: Turn) -> Any:
+        try:
+            await host.clock.sleep(2 * HOUR)
+        except anyio.get_cancelled_exc_class():
+            return made_of_it
+
+    host.agent = ScriptedAgent(default=say)
+    async with host.engine() as engine:
+        run = await host.fire(engine)
+    assert (run.state, run.failure.code) == ("failed", "run-timeout")
+
+
+async def test_an_agent_that_ignores_its_end_keeps_the_slug_busy_and_is_reported(
+    host: Any,
+) -> None:
+    """Once, and it never overlaps itself; another automation goes on."""
+    host.write()
+    host.write("other")
+    ignores = ignoring(host, 3 * HOUR)._default
+    host.agent = ScriptedAgent({"check/step-1": [ignores, "ok"]}, default="ok")
+    async with host.engine() as engine:
+        start = host.clock.now()
+        await engine.fire("check")
+        await engine.fire("check")
+        await host.clock.advance(HOUR + timedelta(seconds=29))
+        assert (await engine.status()).stuck == ()
+        await host.clock.advance(timedelta(seconds=2))
+        status = await engine.status()
+        (running,) = status.running
+        assert status.stuck == (running.run_id,)
+        assert (await engine.run("other")).state == "succeeded"
+        await host.clock.advance(start + 3 * HOUR - host.clock.now())
+        (event,) = await host.events(engine, "run_stuck")
+        ended = await engine.find_run(running.run_id)
+        await engine.settled()
+        (following, _) = await engine.runs("check")
+        assert (await engine.status()).stuck == ()
+    assert event.run_id == running.run_id
+    assert event.at == start + HOUR + timedelta(seconds=30)
+    assert (ended.state, ended.failure.code) == ("failed", "run-timeout")
+    assert following.started_at == ended.finished_at == start + 3 * HOUR
+
+
+# ---- being stopped
+
+
+def stop(engine: Any, ending: Ending) -> None:
+    """As `cancel()` and a drain do it."""
+    (run,) = engine._life.dispatcher.going.values()
+    run.stop(ending)
+
+
+async def test_a_run_that_is_cancelled_ends_as_whoever_did_it_says(host: Any) -> None:
+    """It is demoted, counts as no failure, and leaves the fire settled."""
+    host.write()
+    host.agent = sleeping(host)
+    async with host.engine() as engine:
+        await engine.fire("check")
+        await host.clock.advance(MINUTE)
+        stop(engine, CANCELLED)
+        await engine.settled()
+        (run,) = await engine.runs()
+        (fire,) = await engine.fires()
+        assert await host.events(engine, "automation_error") == []
+    assert (run.state, run.failure.message) == ("cancelled", "not needed")
+    assert (run.intent.verdict, run.intent.gate) == ("demote", "run-failed")
+    assert (fire.verdict, fire.reason) == ("ran", "cancelled")
+
+
+def raises(turn: Turn) -> Reply:
+    msg = "closed"
+    raise ConnectionError(msg)
+
+
+@pytest.mark.parametrize("made_of_it", [raises, lambda turn: Reply(text="part of it")])
+async def test_what_an_agent_makes_of_being_stopped_does_not_hide_why(
+    host: Any, made_of_it: Callable[[Turn], Reply]
+) -> None:
+    host.write(steps=["One.", "Two."])
+
+    async def say(turn: Turn) -> Reply:
+        try:
+            await host.clock.sleep(2 * HOUR)
+        except anyio.get_cancelled_exc_class():
+            return made_of_it(turn)
+        raise AssertionError
+
+    host.agent = ScriptedAgent(default=say)
+    async with host.engine() as engine:
+        await engine.fire("check")
+        await host.clock.advance(MINUTE)
+        stop(engine, CANCELLED)
+        await engine.settled()
+        (run,) = await engine.runs()
+    assert (run.state, run.failure.code) == ("cancelled", "cancelled")
+    assert len(host.agent.turns) == 1
+
+
+async def test_a_run_that_ignores_being_stopped_is_reported(host: Any) -> None:
+    host.write()
+    host.agent = ignoring(host, HOUR)
+    async with host.engine() as engine:
+        await engine.fire("check")
+        await host.clock.advance(MINUTE)
+        stop(engine, CANCELLED)
+        await host.clock.advance(MINUTE)
+        (run,) = await engine.runs()
+        assert (await engine.status()).stuck == (run.run_id,)
+        (event,) = await host.events(engine, "run_stuck")
+        await host.clock.advance(HOUR)
+        await engine.settled()
+        (run,) = await engine.runs()
+    assert event.run_id == run.run_id
+    assert run.state == "cancelled"
+
+
+async def test_a_run_that_is_over_time_and_then_stopped_is_reported_once(host: Any) -> None:
+    """It was stopped before it had ended, so it ends as whoever stopped it says."""
+    host.write()
+    host.agent = ignoring(host, 3 * HOUR)
+    async with host.engine() as engine:
+        await engine.fire("check")
+        await host.clock.advance(HOUR + MINUTE)
+        stop(engine, CANCELLED)
+        await host.clock.advance(2 * HOUR)
+        await engine.settled()
+        (run,) = await engine.runs()
+        assert len(await host.events(engine, "run_stuck")) == 1
+    assert run.state == "cancelled"
+
+
+async def test_a_drain_interrupts_what_does_not_end_in_time(host: Any) -> None:
+    """It is voiced, as a run by hand without a slot gets no further attempt."""
+    host.write()
+    host.agent = sleeping(host)
+    async with host.engine() as engine:
+        await engine.fire("check")
+        await host.clock.advance(MINUTE)
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.drain, "a deploy")
+            await host.clock.advance(MINUTE)
+    async with host.engine() as engine:
+        (run,) = await engine.runs()
+        (fire,) = await engine.fires()
+    assert (run.state, run.failure.code) == ("interrupted", "interrupted")
+    assert run.finished_at - run.started_at == MINUTE + timedelta(seconds=30)
+    assert (run.intent.verdict, run.intent.gate) == ("deliver", "run-failed")
+    assert (fire.verdict, fire.reason) == ("ran", "interrupted")
+
+
+async def test_a_fire_with_a_slot_gets_one_more_attempt_that_is_told_of_the_first(
+    host: Any,
+) -> None:
+    """The interrupted run is demoted; a second interruption settles the fire."""
+    host.write()
+    host.agent = sleeping(host)
+    for _ in range(2):
+        async with host.engine() as engine:
+            await engine.fire("check", slot="ticket-7")
+            await host.clock.advance(MINUTE)
+    async with host.engine() as engine:
+        second, first = await engine.runs()
+        (fire,) = await engine.fires()
+    assert (first.state, first.intent.verdict) == ("interrupted", "demote")
+    assert (second.state, second.intent.verdict) == ("interrupted", "deliver")
+    assert (fire.verdict, fire.attempt, fire.run_id) == ("ran", 2, second.run_id)
+    once, again = host.agent.turns
+    assert "was interrupted" not in once.context
+    assert "was interrupted" in again.context
+
+
+async def test_a_host_that_is_cancelled_leaves_an_interrupted_run(host: Any) -> None:
+    """Whatever cancels the body of the host, the run's end is committed."""
+    host.write()
+    host.agent = sleeping(host)
+    with anyio.CancelScope() as scope:
+        async with host.engine() as engine:
+            await engine.fire("check")
+            await host.clock.advance(MINUTE)
+            scope.cancel()
+            await anyio.sleep_forever()
+    store = host.faulty()
+    await store.open(holder=None, lease=HOUR)
+    (run,) = await store.runs()
+    await store.close()
+    assert (run.state, run.intent.verdict) == ("interrupted", "deliver")
+
+
+async def test_a_run_whose_claim_is_lost_writes_nothing_more(host: Any) -> None:
+    """Whoever took it over settles the fire; there is one run and one intent in the end."""
+    host.write()
+    store = host.faulty()
+
+    async def loses_it(turn: Turn) -> str:
+        (run,) = engine._life.dispatcher.going.values()
+        await store.finish(run.claim, None)
+        return "lost"
+
+    host.agent = ScriptedAgent({"step": [loses_it, "done"]})
+    async with host.engine(store=store) as engine:
+        await engine.fire("check")
+        await engine.settled()
+        (run,) = await engine.runs()
+    assert [intent.text for intent in host.deliverer.intents] == ["done"]
+    assert (run.state, run.intent.text) == ("succeeded", "done")
+    assert not (host.folder(run).parent / host.agent.turns[0].run_id / "result.json").exists()
+
+
+async def test_a_claim_that_is_lost_before_the_first_record_spends_no_turn(host: Any) -> None:
+    host.write()
+    store = host.faulty()
+    lost = ClaimLost(Problem(code="claim-lost", message="taken over", remedy=""))
+    async with host.engine(store=store) as engine:
+        store.faults["record"] = [lost]
+        await engine.fire("check")
+        await engine.settled()
+        assert (await engine.status()).state == "running"
+        assert await engine.runs() == []
+    assert host.agent.turns == []
+
+
+# ---- what cannot be foreseen
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_an_agent_that_cancels_what_is_not_its_own_fails_its_run(host: Any) -> None:
+    """Only asyncio lets it reach the tasks around its own; the engine goes on."""
+    host.write()
+
+    async def say(turn: Turn) -> str:
+        for task in asyncio.all_tasks():
+            if "bounded" in task.get_name():
+                task.cancel()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    host.agent = ScriptedAgent({"step": [say, "done"]})
+    async with host.engine() as engine:
+        run = await engine.run("check")
+        after = await engine.run("check")
+    assert (run.state, run.failure.code) == ("failed", "run-cancelled-itself")
+    assert after.state == "succeeded"
+
+
+async def test_a_drain_ends_a_run_that_waits_for_a_store_in_trouble(host: Any) -> None:
+    host.write()
+    store = host.faulty()
+    async with host.engine(store=store) as engine:
+        store.faults["hold"] = [FULL] * 1000
+        await engine.fire("check")
+        await host.clock.advance(MINUTE)
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.drain, "a deploy")
+            await host.clock.advance(MINUTE)
+    async with host.engine() as engine:
+        (run,) = await engine.runs()
+    assert (run.state, run.intent.verdict) == ("interrupted", "deliver")
+    assert host.agent.turns == []
+
+
+async def test_events_that_are_noted_at_once_are_each_written_once(host: Any) -> None:
+    """In the order in which they came."""
+    async with host.engine() as engine:
+        journal = Journal(services=engine._life.services, slug="check", run_id="r")
+        async with anyio.create_task_group() as group:
+            for number in range(5):
+                group.start_soon(
+                    partial(journal.note, "run_stuck", host.clock.now(), number=number)
+                )
+        events = await host.events(engine, "run_stuck")
+    assert sorted(event.data["number"] for event in events) == list(range(5))
+    assert journal.kept == []
+
+
+async def test_a_mistake_of_the_engine_fails_the_run_and_stops_nobody_else(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that cannot be carried out is voiced like any other failure."""
+    from drumbeat.runtime import preparation
+    from drumbeat.runtime.requirements import check_requirements
+
+    real = check_requirements
+
+    async def broken(automation: Any, **given: Any) -> Any:
+        if automation.slug == "check":
+            raise RuntimeError("it cannot be")
+        return await real(automation, **given)
+
+    monkeypatch.setattr(preparation, "check_requirements", broken)
+    host.write()
+    host.write("other")
+    async with host.engine() as engine:
+        run = await engine.run("check")
+        other = await engine.run("other")
+        await engine.settled()
+    assert (run.state, run.failure.code) == ("aborted", "run-fault")
+    assert "RuntimeError: it cannot be" in run.failure.message
+    assert run.intent.verdict == "deliver"
+    assert other.state == "succeeded"
+
+
+async def test_a_store_that_fails_under_the_agents_hands_fails_the_turn(host: Any) -> None:
+    """A follow-up that was not committed is not taken for one that was."""
+    host.write()
+    store = host.faulty()
+
+    async def say(turn: Turn) -> str:
+        store.faults["record"] = [FULL]
+        await turn.follow_ups.schedule(" ", after=MINUTE)
+        return "done"
+
+    host.agent = ScriptedAgent(default=say)
+    async with host.engine(store=store) as engine:
+        run = await engine.run("check")
+    assert (run.state, run.failure.code) == ("failed", "store-full")
+
+
+async def test_a_run_begins_once_the_store_takes_its_record(host: Any) -> None:
+    host.write()
+    store = host.faulty()
+    async with host.engine(store=store) as engine:
+        store.faults["record"] = [FULL, FULL]
+        await engine.fire("check")
+        await host.clock.advance(timedelta(0))
+        assert host.agent.turns == []
+        runs = await drive(engine, until=host.clock.now() + 5 * MINUTE)
+    assert [run.state for run in runs] == ["succeeded"]
+
+
+async def test_a_file_that_vanishes_leaves_no_run(host: Any) -> None:
+    """The fire goes back, and ends as removed after two reloads without the file."""
+    host.write()
+    async with host.engine() as engine:
+        (host.workspace / "automations" / "check.md").unlink()
+        await engine.fire("check")
+        await host.clock.advance(timedelta(0))
+        assert await engine.runs() == []
+        host.write("other")
+        for _ in range(3):
+            await engine.reload()
+        (fire,) = await engine.fires("check")
+    assert (fire.verdict, fire.reason) == ("skipped", "removed")
+    assert host.agent.turns == []

@@ -1,0 +1,404 @@
+"""The file of the store: made, kept private, checked, upgraded, refused."""
+
+import os
+import random
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from drumbeat.core.model import Fire
+from drumbeat.errors import StoreError
+from drumbeat.runtime import store_schema
+from drumbeat.runtime.store import SqliteStore
+from drumbeat.runtime.store_problems import store_error
+from drumbeat.runtime.store_schema import SCHEMA_VERSION, STEPS, prepare
+
+NOW = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
+LEASE = timedelta(minutes=5)
+BUSY = timedelta(seconds=1)
+
+
+def fire(number: int) -> Fire:
+    return Fire(
+        id=f"f{number}",
+        slug=f"slug-{number}",
+        cause="manual",
+        slot=str(number),
+        due=NOW,
+        created_at=NOW,
+        prompt=f"prompt {number} " * 20,
+        payload=bytes(300),
+    )
+
+
+async def filled(path: Path, count: int = 3) -> None:
+    store = SqliteStore(path)
+    await store.open(holder="test", lease=LEASE)
+    await store.add_fires([fire(number) for number in range(count)])
+    await store.close()
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
+@pytest.mark.anyio
+async def test_the_files_belong_to_their_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "drumbeat.db"
+    umask = os.umask(0)
+    try:
+        store = SqliteStore(path)
+        await store.open(holder="test", lease=LEASE)
+        await store.add_fires([fire(1)])
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert modes(path.parent) == dict.fromkeys(
+            ["drumbeat.db", "drumbeat.db-wal", "drumbeat.db-shm"], 0o600
+        )
+        await store.close()
+        assert modes(path.parent) == {"drumbeat.db": 0o600}
+        path.chmod(0o644)
+        await store.open(holder=None, lease=LEASE)
+        await store.close()
+        assert modes(path.parent) == {"drumbeat.db": 0o600}
+    finally:
+        os.umask(umask)
+
+
+@pytest.mark.anyio
+async def test_a_store_can_be_opened_again_and_commits_survive(tmp_path: Path) -> None:
+    path = tmp_path / "odd name?#%.db"
+    await filled(path)
+    store = SqliteStore(str(path))
+    await store.open(holder=None, lease=LEASE)
+    await store.open(holder=None, lease=LEASE)
+    assert len(await store.fires()) == 3
+    await store.close()
+    await store.open(holder=None, lease=LEASE)
+    assert (await store.fires())[0] == fire(2)
+    await store.close()
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.anyio
+async def test_commits_are_synced_to_the_disk_before_they_count(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "drumbeat.db")
+    await store.open(holder="test", lease=LEASE)
+    db = store._using().commits._db
+    assert db is not None
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert db.execute("PRAGMA foreign_keys").fetchone() == (1,)
+    await store.close()
+
+
+@pytest.mark.anyio
+async def test_who_is_slower_in_making_the_file_uses_the_other_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+    store_schema._make(path, busy=BUSY, steps=STEPS)
+    store = SqliteStore(path)
+    await store.open(holder=None, lease=LEASE)
+    assert len(await store.fires()) == 3
+    await store.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["drumbeat.db"]
+
+
+def test_a_file_system_without_hard_links_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(source: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    prepare(tmp_path / "drumbeat.db", busy=BUSY)
+    assert schema_of(tmp_path / "drumbeat.db") == (SCHEMA_VERSION, 0, False)
+    assert [file.name for file in tmp_path.glob("*.draft*")] == []
+
+
+def test_a_file_system_without_a_write_ahead_log_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def in_memory(path: Path, *, busy: timedelta) -> sqlite3.Connection:
+        return sqlite3.connect(":memory:")
+
+    monkeypatch.setattr(store_schema, "connect", in_memory)
+    with pytest.raises(StoreError, match="no write-ahead log, only memory") as caught:
+        prepare(tmp_path / "drumbeat.db", busy=BUSY)
+    assert caught.value.problem.code == "store-failed"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_instance_may_serve_one_loop_after_the_other(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "drumbeat.db")
+
+    async def use() -> int:
+        await store.open(holder=None, lease=LEASE)
+        await store.add_fires([fire(1)])
+        found = await store.events(after=0, limit=9, wait=timedelta(days=1))
+        await store.close()
+        return len(found)
+
+    assert [anyio.run(use, backend=name) for name in ("asyncio", "trio", "asyncio")] == [1, 1, 1]
+
+
+@pytest.mark.anyio
+async def test_a_file_that_vanishes_while_it_is_opened_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+
+    def vanish(path: Path, *, busy: timedelta) -> None:
+        path.unlink()
+
+    monkeypatch.setattr("drumbeat.runtime.store.prepare", vanish)
+    assert (await refusal(path)).problem.code == "store-failed"
+
+
+# ---- what cannot be used
+
+
+async def refusal(path: Path) -> StoreError:
+    store = SqliteStore(path, busy_timeout=timedelta(milliseconds=5))
+    with pytest.raises(StoreError) as caught:
+        await store.open(holder="test", lease=LEASE)
+    assert caught.value.problem.path == path
+    assert path.name in caught.value.problem.message
+    assert caught.value.problem.remedy
+    with pytest.raises(StoreError, match="store-closed"):
+        await store.fires()
+    return caught.value
+
+
+def foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE theirs (a)")
+        db.commit()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "write, said",
+    [
+        (lambda path: path.write_bytes(b""), "it is empty"),
+        (lambda path: path.write_text("not a database\n" * 99), "file is not a database"),
+        (lambda path: path.write_bytes(b"SQLite format 3\x00" + bytes(9)), "is damaged"),
+        (foreign, "another program wrote it"),
+    ],
+)
+async def test_what_is_no_store_is_refused_and_left_as_it_was(
+    tmp_path: Path, write: Callable[[Path], None], said: str
+) -> None:
+    path = tmp_path / "drumbeat.db"
+    write(path)
+    path.chmod(0o640)
+    before = path.read_bytes()
+    error = await refusal(path)
+    assert error.problem.code == "store-damaged"
+    assert said in error.problem.message
+    assert path.read_bytes() == before
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@pytest.mark.anyio
+async def test_a_schema_of_a_later_release_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    before = path.read_bytes()
+    error = await refusal(path)
+    assert error.problem.code == "store-newer"
+    assert f"schema {SCHEMA_VERSION + 1}" in error.problem.message
+    assert path.read_bytes() == before
+
+
+@pytest.mark.anyio
+async def test_a_path_that_cannot_hold_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert (await refusal(tmp_path / "file" / "drumbeat.db")).problem.code == "store-failed"
+    assert (await refusal(tmp_path)).problem.code == "store-failed"
+
+
+@pytest.mark.anyio
+async def test_a_locked_file_is_refused_and_opens_once_it_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        assert (await refusal(path)).problem.code == "store-locked"
+    store = SqliteStore(path)
+    await store.open(holder="test", lease=LEASE)
+    assert len(await store.fires()) == 3
+    await store.close()
+
+
+def test_a_disk_that_is_full_while_the_file_is_made_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="no room left") as caught:
+        prepare(tmp_path / "drumbeat.db", busy=BUSY)
+    assert caught.value.problem.code == "store-full"
+
+
+@pytest.mark.parametrize(
+    "code, expected",
+    [
+        (sqlite3.SQLITE_BUSY, "store-locked"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, "store-locked"),
+        (sqlite3.SQLITE_LOCKED, "store-locked"),
+        (sqlite3.SQLITE_FULL, "store-full"),
+        (sqlite3.SQLITE_CORRUPT_INDEX, "store-damaged"),
+        (sqlite3.SQLITE_NOTADB, "store-damaged"),
+        (sqlite3.SQLITE_IOERR_FSYNC, "store-failed"),
+        (sqlite3.SQLITE_READONLY, "store-failed"),
+    ],
+)
+def test_what_sqlite_says_has_a_code_of_ours(code: int, expected: str) -> None:
+    error = sqlite3.OperationalError("said")
+    error.sqlite_errorcode = code
+    problem = store_error(error, Path("state/drumbeat.db")).problem
+    assert problem.code == expected
+    assert "drumbeat.db" in problem.message
+
+
+@pytest.mark.slow
+def test_a_damaged_file_is_refused_or_whole(tmp_path: Path) -> None:
+    """Cut short or overwritten anywhere, it never opens with less in it."""
+    path, victim = tmp_path / "drumbeat.db", tmp_path / "victim.db"
+    anyio.run(filled, path, 60)
+    whole = path.read_bytes()
+    pages = len(whole) // 4096
+    chance = random.Random(1)
+    cuts = [chance.randrange(len(whole)) for _ in range(20)]
+    damaged = [whole[:cut] for cut in [1, 99, 100, 4095, 4096, *cuts]]
+    for page in range(pages):
+        blank = bytes(4096) if page % 2 else chance.randbytes(4096)
+        damaged.append(whole[: page * 4096] + blank + whole[(page + 1) * 4096 :])
+    wanted = sorted(f"f{number}" for number in range(60))
+
+    async def look() -> str:
+        store = SqliteStore(victim)
+        try:
+            await store.open(holder="test", lease=LEASE)
+            try:
+                assert sorted(one.id for one in await store.fires()) == wanted
+            finally:
+                await store.close()
+        except StoreError as error:
+            return error.problem.code
+        return "whole"
+
+    async def look_at_each() -> list[str]:
+        seen = []
+        for content in damaged:
+            victim.write_bytes(content)
+            for end in ("-wal", "-shm"):
+                victim.with_name(victim.name + end).unlink(missing_ok=True)
+            seen.append(await look())
+            assert seen[-1] == "whole" or victim.read_bytes() == content
+        return seen
+
+    seen = anyio.run(look_at_each)
+    assert set(seen) <= {"whole", "store-damaged"}
+    assert seen.count("store-damaged") > len(damaged) * 0.8
+
+
+@pytest.mark.anyio
+async def test_a_damaged_page_met_later_is_named_by_the_question(tmp_path: Path) -> None:
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+    store = SqliteStore(path)
+    await store.open(holder="test", lease=LEASE)
+    await store._write(
+        "damage", lambda ledger: ledger.db.execute("UPDATE fires SET record = '{' WHERE id = 'f1'")
+    )
+    with pytest.raises(StoreError, match="the fire f1 that cannot be read") as caught:
+        await store.fires()
+    assert caught.value.problem.code == "store-damaged"
+    assert len(await store.fires(slug="slug-2")) == 1
+    await store._write("damage", lambda ledger: ledger.db.execute("DROP TABLE marks"))
+    with pytest.raises(StoreError, match="no such table: marks"):
+        await store.marks("")
+    await store.close()
+
+
+# ---- upgrades
+
+
+def add_column(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE marks ADD COLUMN note TEXT")
+
+
+def fail(db: sqlite3.Connection) -> None:
+    db.execute("DELETE FROM fires")
+    db.execute("SELECT nonsense FROM nowhere")
+
+
+def schema_of(path: Path) -> tuple[int, int, bool]:
+    with closing(sqlite3.connect(path)) as db:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (fires,) = db.execute("SELECT count(*) FROM fires").fetchone()
+        columns = [row[1] for row in db.execute("PRAGMA table_info(marks)")]
+    return version, fires, "note" in columns
+
+
+@pytest.mark.anyio
+async def test_an_upgrade_backs_up_first_and_keeps_what_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+    steps = [*STEPS, add_column]
+    prepare(path, busy=BUSY, steps=steps)
+    assert schema_of(path) == (SCHEMA_VERSION + 1, 3, True)
+    backup = tmp_path / f"drumbeat.db.v{SCHEMA_VERSION}.backup"
+    assert schema_of(backup) == (SCHEMA_VERSION, 3, False)
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert {file.name for file in tmp_path.iterdir()} == {path.name, backup.name}
+    assert (await refusal(path)).problem.code == "store-newer"
+    backup.rename(path)
+    await filled(path)
+
+
+@pytest.mark.anyio
+async def test_an_upgrade_that_fails_leaves_the_schema_and_the_rows(tmp_path: Path) -> None:
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+    with pytest.raises(StoreError, match="no such table: nowhere"):
+        prepare(path, busy=BUSY, steps=[*STEPS, add_column, fail])
+    assert schema_of(path) == (SCHEMA_VERSION, 3, False)
+    store = SqliteStore(path)
+    await store.open(holder="test", lease=LEASE)
+    assert len(await store.fires()) == 3
+    await store.close()
+
+
+@pytest.mark.anyio
+async def test_who_is_slower_in_upgrading_finds_it_done(tmp_path: Path) -> None:
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+    store_schema._upgrade(path, busy=BUSY, steps=STEPS)
+    assert schema_of(path) == (SCHEMA_VERSION, 3, False)
+    assert [file.name for file in tmp_path.iterdir()] == ["drumbeat.db"]
+
+
+@pytest.mark.anyio
+async def test_a_store_of_the_first_schema_made_by_this_release_is_whole(tmp_path: Path) -> None:
+    """Every index and table that a statement names is there."""
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+    with closing(sqlite3.connect(path)) as db:
+        names = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE sql NOT NULL")}
+    assert {"fires", "payloads", "leases", "runs", "intents", "events", "marks", "meta"} <= names
+    assert "intents_waiting" in names

@@ -1,0 +1,460 @@
+import os
+from collections.abc import Callable
+from pathlib import Path, PurePath
+
+import anyio
+import pytest
+
+import drumbeat.runtime.workspace as module
+from drumbeat.core.automation_file import validate_automation_content
+from drumbeat.core.model import Workspace
+from drumbeat.errors import AutomationError, NotFound, WorkspaceError
+from drumbeat.runtime.files import read_inside
+from drumbeat.runtime.workspace import (
+    WorkspaceCache,
+    WorkspaceChange,
+    load_workspace,
+    workspace_findings,
+)
+
+pytestmark = pytest.mark.anyio
+
+TEXT = """\
+---
+automation:
+  name: {name}
+  trigger:
+    type: manual
+  requires: {requires}
+  steps:
+    - id: look
+      prompt: Look.
+---
+"""
+
+
+def text(name: str = "A", requires: str = "[]") -> str:
+    return TEXT.format(name=name, requires=requires)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    (folder / "automations").mkdir(parents=True)
+    return folder
+
+
+def put(root: Path, name: str, content: str | bytes | None = None) -> Path:
+    path = root / "automations" / name
+    path.write_bytes(content if isinstance(content, bytes) else (content or text()).encode())
+    return path
+
+
+def codes(workspace: Workspace) -> dict[str, list[str]]:
+    return {
+        str(path): [problem.code for problem in problems]
+        for path, problems in workspace.problems.items()
+    }
+
+
+def slugs(workspace: Workspace) -> list[str]:
+    return [automation.slug for automation in workspace.automations]
+
+
+def lists(change: WorkspaceChange) -> tuple[tuple[object, ...], ...]:
+    assert change.error is None
+    return change.added, change.changed, change.removed, change.broken
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[PurePath]:
+    """The files that were parsed, in order."""
+    seen: list[PurePath] = []
+
+    def watch(data: bytes, *, path: PurePath) -> object:
+        seen.append(path)
+        return validate_automation_content(data, path=path)
+
+    monkeypatch.setattr(module, "validate_automation_content", watch)
+    return seen
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[PurePath]:
+    """The files that were opened, in order."""
+    seen: list[PurePath] = []
+
+    def watch(folder: Path, name: PurePath) -> bytes:
+        seen.append(name)
+        return read_inside(folder, name)
+
+    monkeypatch.setattr(module, "read_inside", watch)
+    return seen
+
+
+# ---- reading a workspace once
+
+
+async def test_files_load_by_slug_and_broken_ones_stop_no_other(root: Path) -> None:
+    put(root, "b.md", text("B"))
+    put(root, "a.md", text("A"))
+    put(root, "broken.md", "---\nautomation:\n  nmae: X\n---\n")
+    put(root, "latin.md", b"---\n\xff\n---\n")
+    workspace = await load_workspace(root)
+    assert slugs(workspace) == ["a", "b"]
+    assert workspace.path == root
+    assert workspace.packs == ()
+    found = workspace.find("b")
+    assert found is not None
+    assert (found.name, found.path) == ("B", Path("automations/b.md"))
+    assert set(workspace.problems) == {Path("automations/broken.md"), Path("automations/latin.md")}
+    for path, problems in workspace.problems.items():
+        assert {problem.path for problem in problems} == {path}
+    assert len(workspace.problems[Path("automations/broken.md")]) > 1
+
+
+async def test_what_is_no_automation_is_skipped(root: Path) -> None:
+    for name in ("README.md", "ReadMe.md", ".hidden.md", "_draft.md", "notes.txt", "a.md~"):
+        put(root, name)
+    (root / "automations" / "below").mkdir()
+    (root / "automations" / "below" / "a.md").write_text(text())
+    workspace = await load_workspace(root)
+    assert (workspace.automations, workspace.problems) == ((), {})
+
+
+async def test_a_name_that_is_no_slug_is_a_problem(root: Path) -> None:
+    put(root, "two words.md")
+    put(root, os.fsdecode(b"caf\xe9.md"))
+    put(root, "LOUD.MD")
+    workspace = await load_workspace(root)
+    assert workspace.automations == ()
+    assert codes(workspace) == {
+        "automations/LOUD.MD": ["file-suffix"],
+        "automations/caf\\xe9.md": ["slug-invalid"],
+        "automations/two words.md": ["slug-invalid"],
+    }
+
+
+async def test_slugs_that_differ_only_in_case_are_refused_naming_both(root: Path) -> None:
+    put(root, "Mail.md")
+    put(root, "mail.md")
+    put(root, "mail.MD")
+    put(root, "other.md")
+    workspace = await load_workspace(root)
+    assert slugs(workspace) == ["other"]
+    for name in ("Mail.md", "mail.md"):
+        (problem,) = workspace.problems[Path("automations", name)]
+        assert problem.code == "slug-clash"
+        assert "Mail.md" in problem.message
+        assert "mail.md" in problem.message
+
+
+async def test_a_job_file_is_never_passed_over_silently(root: Path) -> None:
+    (root / "jobs").mkdir()
+    (root / "jobs" / "digest.md").write_text("---\ncron: '0 7 * * *'\n---\nSum up.\n")
+    (root / "jobs" / "README.md").write_text("")
+    workspace = await load_workspace(root)
+    assert codes(workspace) == {"jobs/digest.md": ["job-files-unsupported"]}
+    assert "automations/digest.md" in workspace.problems[Path("jobs/digest.md")][0].remedy
+
+
+async def test_only_regular_files_inside_the_workspace_are_read(root: Path, tmp_path: Path) -> None:
+    folder = root / "automations"
+    (tmp_path / "outside.md").write_text(text())
+    (root / "shared.md").write_text(text("shared"))
+    (folder / "escape.md").symlink_to(tmp_path / "outside.md")
+    (folder / "inside.md").symlink_to("../shared.md")
+    (folder / "dangling.md").symlink_to("nowhere.md")
+    (folder / "folder.md").mkdir()
+    os.mkfifo(folder / "pipe.md")
+    workspace = await load_workspace(root)
+    assert slugs(workspace) == ["inside"]
+    assert codes(workspace) == {
+        "automations/dangling.md": ["file-missing"],
+        "automations/escape.md": ["file-outside"],
+        "automations/folder.md": ["file-not-a-file"],
+        "automations/pipe.md": ["file-not-a-file"],
+    }
+
+
+async def test_a_huge_file_is_refused_without_being_read_whole(root: Path) -> None:
+    with put(root, "huge.md").open("r+b") as file:
+        file.truncate(10**12)
+    workspace = await load_workspace(root)
+    assert list(codes(workspace)) == ["automations/huge.md"]
+
+
+def no_folder(root: Path) -> Path:
+    return root / "nowhere"
+
+
+def a_file(root: Path) -> Path:
+    (root / "file").touch()
+    return root / "file"
+
+
+def an_empty_folder(root: Path) -> Path:
+    (root / "empty").mkdir()
+    return root / "empty"
+
+
+def a_file_for_a_folder(root: Path) -> Path:
+    (root / "automations").rmdir()
+    (root / "automations").touch()
+    return root
+
+
+@pytest.mark.parametrize(
+    "make, code",
+    [
+        (no_folder, "workspace-missing"),
+        (a_file, "workspace-not-a-folder"),
+        (an_empty_folder, "automations-folder-missing"),
+        (a_file_for_a_folder, "workspace-unreadable"),
+    ],
+)
+async def test_a_workspace_that_is_none_is_an_error(
+    root: Path, make: Callable[[Path], Path], code: str
+) -> None:
+    path = make(root)
+    with pytest.raises(WorkspaceError) as caught:
+        await load_workspace(path)
+    (problem,) = caught.value.problems
+    assert problem.code == code
+    assert str(path) in problem.message
+    assert problem.remedy
+
+
+async def test_a_workspace_of_jobs_alone_is_one(root: Path) -> None:
+    (root / "automations").rmdir()
+    (root / "jobs").mkdir()
+    assert slugs(await load_workspace(root)) == []
+
+
+# ---- reading it again
+
+
+async def test_a_cache_reads_nothing_before_the_first_reload(tmp_path: Path) -> None:
+    cache = WorkspaceCache(tmp_path / "nowhere")
+    assert cache.workspace.automations == ()
+    assert cache.last_good == {}
+
+
+async def test_a_reload_lists_what_is_different(root: Path) -> None:
+    cache = WorkspaceCache(root)
+    put(root, "a.md", text("A"))
+    put(root, "bad.md", "no front matter")
+    assert lists(await cache.reload()) == (("a",), (), (), (Path("automations/bad.md"),))
+    assert lists(await cache.reload()) == ((), (), (), ())
+    put(root, "a.md", text("Other"))
+    put(root, "b.md")
+    assert lists(await cache.reload()) == (("b",), ("a",), (), ())
+    assert slugs(cache.workspace) == ["a", "b"]
+
+
+async def test_a_file_that_breaks_is_listed_once_and_its_last_good_version_kept(
+    root: Path,
+) -> None:
+    cache = WorkspaceCache(root)
+    put(root, "a.md", text("Good"))
+    await cache.reload()
+    put(root, "a.md", "no front matter")
+    path = Path("automations/a.md")
+    assert lists(await cache.reload()) == ((), (), (), (path,))
+    assert lists(await cache.reload()) == ((), (), (), ())
+    assert slugs(cache.workspace) == []
+    assert cache.last_good["a"].name == "Good"
+    put(root, "a.md", b"\xff")
+    assert lists(await cache.reload()) == ((), (), (), (path,))
+    put(root, "a.md", text("Good"))
+    assert lists(await cache.reload()) == ((), ("a",), (), ())
+
+
+async def test_a_file_is_removed_after_two_reloads_without_it(root: Path) -> None:
+    cache = WorkspaceCache(root)
+    put(root, "keep.md")
+    put(root, "bad.md", "no front matter")
+    path = put(root, "a.md")
+    await cache.reload()
+    path.unlink()
+    (root / "automations" / "bad.md").unlink()
+    assert lists(await cache.reload()) == ((), (), (), ())
+    assert slugs(cache.workspace) == ["a", "keep"]
+    assert lists(await cache.reload()) == ((), (), ("a", "bad"), ())
+    assert slugs(cache.workspace) == ["keep"]
+    assert cache.workspace.problems == {}
+    assert "a" not in cache.last_good
+    put(root, "a.md")
+    assert lists(await cache.reload()) == (("a",), (), (), ())
+
+
+async def test_a_file_that_is_away_for_one_reload_was_never_removed(root: Path) -> None:
+    cache = WorkspaceCache(root)
+    path = put(root, "a.md")
+    for _ in range(3):
+        await cache.reload()
+        path.rename(root / "away")
+        assert lists(await cache.reload()) == ((), (), (), ())
+        (root / "away").rename(path)
+        assert lists(await cache.reload()) == ((), (), (), ())
+    assert slugs(cache.workspace) == ["a"]
+
+
+async def test_a_file_renamed_only_in_case_clashes_with_nothing(root: Path) -> None:
+    cache = WorkspaceCache(root)
+    path = put(root, "Mail.md")
+    await cache.reload()
+    path.rename(path.with_name("mail.md"))
+    assert lists(await cache.reload()) == (("mail",), (), ("Mail",), ())
+
+
+async def test_an_unchanged_file_is_not_even_opened(
+    root: Path, opened: list[PurePath], parsed: list[PurePath]
+) -> None:
+    """One further look makes sure of a file that was just written; then its stamp is enough."""
+    cache = WorkspaceCache(root)
+    path = Path("automations/a.md")
+    put(root, "a.md")
+    for _ in range(4):
+        await cache.reload()
+    assert opened == [path, path]
+    os.utime(root / path, ns=(5, 5))
+    for _ in range(4):
+        await cache.reload()
+    assert opened == [path] * 4
+    assert parsed == [path]
+
+
+async def test_an_edit_that_leaves_no_trace_in_the_stamp_is_seen(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writes of one length within a tick of the file system's clock look alike."""
+    monkeypatch.setattr(module, "_stamp", lambda info: (1, 1, info.st_size, 1))
+    cache = WorkspaceCache(root)
+    put(root, "a.md", text("A"))
+    await cache.reload()
+    put(root, "a.md", text("B"))
+    assert lists(await cache.reload()) == ((), ("a",), (), ())
+
+
+async def test_what_a_link_points_to_is_followed_every_time(root: Path) -> None:
+    cache = WorkspaceCache(root)
+    (root / "shared.md").write_text(text("A"))
+    (root / "automations" / "a.md").symlink_to("../shared.md")
+    await cache.reload()
+    await cache.reload()
+    (root / "shared.md").write_text(text("B"))
+    assert lists(await cache.reload()) == ((), ("a",), (), ())
+
+
+async def test_a_folder_that_vanishes_leaves_everything_as_it_was(root: Path) -> None:
+    """An unmounted disk is not the wish to have no automations."""
+    cache = WorkspaceCache(root)
+    (root / "jobs").mkdir()
+    put(root, "a.md")
+    await cache.reload()
+    (root / "automations").rename(root / "away")
+    for _ in range(3):
+        change = await cache.reload()
+        assert change.error is not None
+        assert change.error.problem.code == "automations-folder-missing"
+        assert slugs(change.workspace) == ["a"]
+        with pytest.raises(AutomationError) as caught:
+            await cache.read("a")
+        assert caught.value.problem.code == "automations-folder-missing"
+    (root / "away").rename(root / "automations")
+    assert lists(await cache.reload()) == ((), (), (), ())
+
+
+async def test_a_file_that_cannot_be_examined_is_a_problem_of_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(info: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    put(root, "a.md")
+    monkeypatch.setattr(module, "_stamp", refuse)
+    assert codes(await load_workspace(root)) == {"automations/a.md": ["file-unreadable"]}
+
+
+async def test_a_file_that_goes_away_while_it_is_read_is_not_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(root, "a.md")
+
+    def remove_first(folder: Path, name: PurePath) -> bytes:
+        path.unlink()
+        return read_inside(folder, name)
+
+    monkeypatch.setattr(module, "read_inside", remove_first)
+    workspace = await load_workspace(root)
+    assert (workspace.automations, workspace.problems) == ((), {})
+
+    def gone(info: object) -> None:
+        raise FileNotFoundError
+
+    put(root, "a.md")
+    monkeypatch.setattr(module, "_stamp", gone)
+    workspace = await load_workspace(root)
+    assert (workspace.automations, workspace.problems) == ((), {})
+
+
+async def test_concurrent_reloads_report_each_change_once(root: Path) -> None:
+    cache = WorkspaceCache(root)
+    put(root, "a.md")
+    found: list[tuple[str, ...]] = []
+
+    async def reload() -> None:
+        found.append((await cache.reload()).added)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(reload)
+    assert sorted(found) == [(), (), (), (), ("a",)]
+
+
+# ---- reading one file for a run
+
+
+async def test_a_run_reads_the_file_as_it_is_at_that_moment(root: Path) -> None:
+    cache = WorkspaceCache(root)
+    put(root, "a.md", text("A"))
+    await cache.reload()
+    put(root, "a.md", text("B"))
+    assert (await cache.read("a")).name == "B"
+    put(root, "a.md", "no front matter")
+    with pytest.raises(AutomationError) as caught:
+        await cache.read("a")
+    assert caught.value.problem.path == Path("automations/a.md")
+
+
+@pytest.mark.parametrize(
+    "slug", ["gone", "", "..", "../automations/a", "A", "a.md", "README", "a\0"]
+)
+async def test_a_slug_without_a_file_is_not_found(root: Path, slug: str) -> None:
+    put(root, "a.md")
+    put(root, "README.md")
+    with pytest.raises(NotFound):
+        await WorkspaceCache(root).read(slug)
+
+
+async def test_a_file_that_clashes_is_not_run(root: Path) -> None:
+    put(root, "a.md")
+    put(root, "A.md")
+    with pytest.raises(AutomationError) as caught:
+        await WorkspaceCache(root).read("a")
+    assert [problem.code for problem in caught.value.problems] == ["slug-clash"]
+
+
+# ---- findings
+
+
+async def test_an_empty_required_file_is_found(root: Path) -> None:
+    (root / "guidance").mkdir()
+    (root / "guidance" / "EMPTY.md").write_text(" \n")
+    (root / "guidance" / "FULL.md").write_text("x")
+    put(root, "a.md", text(requires="[guidance/EMPTY.md, guidance/FULL.md, guidance/NO.md, tool]"))
+    (finding,) = await workspace_findings(await load_workspace(root))
+    assert (finding.code, finding.severity) == ("required-file-empty", "warning")
+    assert "guidance/EMPTY.md" in finding.message
+    assert finding.path == Path("automations/a.md")
