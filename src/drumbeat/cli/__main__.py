@@ -1,0 +1,5 @@
+"""`python -m drumbeat.cli` is `drumbeat`."""
+
+from drumbeat.cli import main
+
+main()

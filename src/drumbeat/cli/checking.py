@@ -1,0 +1,102 @@
+"""Files in, everything that is wrong with them out: what `drumbeat validate` prints."""
+
+from collections.abc import Sequence
+from datetime import datetime, tzinfo
+from pathlib import Path
+
+import attrs
+
+from drumbeat import (
+    AutomationError,
+    Finding,
+    Problem,
+    WorkspaceError,
+    lint_automation,
+    load_workspace,
+    validate_automation_content,
+)
+from drumbeat.runtime.workspace import FOLDERS, workspace_findings
+
+
+@attrs.frozen(kw_only=True)
+class Checked:
+    """One file, or the workspace around the files, and what was found in it."""
+
+    path: Path
+    problems: tuple[Problem, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether something stands against it: a refusal or a finding of the severity `error`."""
+        return any(
+            not isinstance(problem, Finding) or problem.severity == "error"
+            for problem in self.problems
+        )
+
+
+async def check_paths(paths: Sequence[Path], *, zone: tzinfo, now: datetime) -> list[Checked]:
+    """Check files each by itself, workspaces whole, and the `*.md` files of other folders.
+
+    As in a workspace, README.md, dotfiles and names that begin with `_` are left out of a folder.
+    """
+    checked: list[Checked] = []
+    for path in paths:
+        if any((path / name).is_dir() for name in FOLDERS):
+            checked += await check_workspace(path, zone=zone, now=now)
+        else:
+            files = _files(path) if path.is_dir() else [path]
+            checked += [_check_file(file, zone=zone, now=now) for file in files]
+    return checked
+
+
+async def check_workspace(folder: Path, *, zone: tzinfo, now: datetime) -> list[Checked]:
+    """Check a workspace: what is wrong around its files, between them and in each."""
+    try:
+        workspace = await load_workspace(folder)
+    except WorkspaceError as error:
+        return [Checked(path=folder, problems=error.problems)]
+    found = {path: list(problems) for path, problems in workspace.problems.items()}
+    for automation in workspace.automations:
+        assert automation.path is not None  # it was read from a file
+        path = Path(automation.path)
+        checked = _check_file(folder / path, zone=zone, now=now)
+        found.setdefault(path, []).extend(checked.problems)
+    for finding in await workspace_findings(workspace):
+        assert finding.path is not None  # it is about a file
+        found[Path(finding.path)].append(finding)
+    return [
+        Checked(path=folder / path, problems=tuple(_at(folder / path, problem) for problem in some))
+        for path, some in sorted(found.items())
+    ]
+
+
+def _at(path: Path, problem: Problem) -> Problem:
+    """A problem whose place can be opened from the current folder."""
+    return attrs.evolve(problem, path=path)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [
+        path
+        for path in sorted(folder.glob("*.md"))
+        if path.name.lower() != "readme.md" and not path.name.startswith((".", "_"))
+    ]
+
+
+def _check_file(path: Path, *, zone: tzinfo, now: datetime) -> Checked:
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        problem = Problem(
+            code="file-unreadable",
+            message=f"the file cannot be read: {error.strerror}",
+            remedy="check that it is there, that it is a file, and that you may read it",
+            path=path,
+        )
+        return Checked(path=path, problems=(problem,))
+    try:
+        validate_automation_content(text, path=path)
+    except AutomationError as error:
+        return Checked(path=path, problems=error.problems)
+    findings = lint_automation(text, path=path, zone=zone, now=now)
+    return Checked(path=path, problems=tuple(findings))

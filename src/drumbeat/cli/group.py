@@ -1,0 +1,107 @@
+"""What all commands share: the group they belong to, how errors end it, options, the log."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+import structlog
+
+from drumbeat import DrumbeatError, NotFound
+from drumbeat.cli.output import Output, visible
+
+__all__ = [
+    "FAILED",
+    "FOLDER",
+    "Commands",
+    "data_dir_option",
+    "log_to_stderr",
+    "workspace_option",
+]
+
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What puts an option onto a command."""
+FAILED = 1
+"""The exit code for a file with problems, a run that did not succeed, a refusal of the library."""
+MISUSED = 2
+"""The exit code for wrong usage, as click has it."""
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+"""The type of an argument that names a folder which is there."""
+
+
+class _Failure(click.ClickException):
+    """An error of the library, said as it says it and without a traceback."""
+
+    exit_code = FAILED
+
+    def show(self, file: Any = None) -> None:
+        """Print the message to standard error."""
+        Output().error(self.message)
+
+
+class _Misuse(_Failure):
+    """The same, for something that was named wrongly."""
+
+    exit_code = MISUSED
+
+
+class Commands(click.Group):
+    """The group: its commands may raise what the library raises."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; what the library refuses becomes a message and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except DrumbeatError as error:
+            raise _failure(error) from error
+        except ExceptionGroup as group:
+            ours, rest = group.split(DrumbeatError)
+            if ours is None or rest is not None:
+                raise
+            raise _failure(*_leaves(ours)) from group
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise _Failure(visible(f"{where}{error.strerror or error}")) from error
+
+
+def _failure(*errors: DrumbeatError) -> _Failure:
+    kind = _Misuse if all(isinstance(error, NotFound) for error in errors) else _Failure
+    return kind("\n".join(visible(error, lines=True) for error in errors))
+
+
+def _leaves(group: ExceptionGroup[Any]) -> list[DrumbeatError]:
+    leaves: list[DrumbeatError] = []
+    for error in group.exceptions:
+        leaves += _leaves(error) if isinstance(error, ExceptionGroup) else [error]
+    return leaves
+
+
+workspace_option: Decorator = click.option(
+    "--workspace",
+    type=FOLDER,
+    default=Path(),
+    help="The folder that holds automations/.",
+    show_default="the current folder",
+)
+data_dir_option: Decorator = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the engine keeps its state.",
+    show_default="WORKSPACE/.drumbeat",
+)
+
+
+def log_to_stderr(level: str) -> None:
+    """Log as `key='value'` lines: Python's quoting leaves no escape sequence alive."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -1,0 +1,95 @@
+"""From `module:attribute` on the command line to the agent or deliverer it names."""
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from drumbeat import Agent, Deliverer
+from drumbeat.cli.output import visible
+
+
+def load_agent(reference: str) -> Agent:
+    """The agent that `reference` names: an instance, a class, or a factory without arguments.
+
+    The module is imported with the current folder first on the path.
+
+    Raises:
+        click.BadParameter: no such module or attribute, or it makes no agent.
+    """
+    agent: Agent = _load(reference, option="--agent", method="take_turn", noun="an agent")
+    return agent
+
+
+def load_deliverer(reference: str) -> Deliverer:
+    """The deliverer that `reference` names, found as `load_agent` finds an agent.
+
+    Raises:
+        click.BadParameter: no such module or attribute, or it makes no deliverer.
+    """
+    deliverer: Deliverer = _load(
+        reference, option="--deliverer", method="deliver", noun="a deliverer"
+    )
+    return deliverer
+
+
+def _load(reference: str, *, option: str, method: str, noun: str) -> Any:
+    def refuse(message: str) -> click.BadParameter:
+        return click.BadParameter(visible(message, lines=True), param_hint=option)
+
+    module_name, colon, attribute = reference.partition(":")
+    if not (module_name and colon and attribute):
+        msg = f"{reference!r} is not of the form module:attribute, such as host:agent"
+        raise refuse(msg)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # anything may be raised by a module of the host's
+        msg = f"module {module_name!r} cannot be imported: {_told(error)}"
+        raise refuse(msg) from error
+    for name in attribute.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError as error:
+            msg = f"module {module_name!r} has no attribute {attribute!r}"
+            raise refuse(msg) from error
+    if inspect.isclass(found) or not callable(getattr(found, method, None)):
+        found = _made(found, reference, noun, refuse)
+    if not callable(getattr(found, method, None)):
+        msg = (
+            f"{reference!r} gives {type(found).__name__}, which has no method {method!r}: name "
+            f"{noun}, a class of one, or a function without arguments that returns one"
+        )
+        raise refuse(msg)
+    return found
+
+
+def _made(
+    factory: Any, reference: str, noun: str, refuse: Callable[[str], click.BadParameter]
+) -> Any:
+    if not callable(factory):
+        return factory
+    try:
+        return factory()
+    except Exception as error:  # anything may be raised by a factory of the host's
+        msg = f"{reference!r} could not make {noun}: {_told(error)}"
+        raise refuse(msg) from error
+
+
+def _told(error: Exception) -> str:
+    """An exception of the host's in one line, with the place that raised it."""
+    text = f"{type(error).__name__}: {error}"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<")
+        and frame.filename not in (__file__, importlib.__file__)
+    ]
+    return f"{text} ({frames[-1].filename}:{frames[-1].lineno})" if frames else text

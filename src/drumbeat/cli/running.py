@@ -1,0 +1,165 @@
+"""Commands that bring an agent: one run, or an engine until it is told to stop."""
+
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.abc
+import click
+
+from drumbeat import Agent, Deliverer, Engine, RunRecord
+from drumbeat.cli.group import FAILED, data_dir_option, log_to_stderr, workspace_option
+from drumbeat.cli.loading import load_agent, load_deliverer
+from drumbeat.cli.output import Output, visible
+from drumbeat.deliverers import StreamDeliverer
+
+__all__ = ["run", "serve"]
+
+
+_agent = click.option(
+    "--agent",
+    required=True,
+    metavar="MODULE:ATTRIBUTE",
+    help="The agent: an instance, a class, or a function without arguments that returns one.",
+)
+_timezone = click.option(
+    "--timezone",
+    metavar="ZONE",
+    help="An IANA zone that rules every schedule, in place of the system's and of $TIMEZONE.",
+)
+
+
+def _log_level(default: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default=default,
+        show_default=True,
+        help="What is logged to standard error.",
+    )
+
+
+@click.command
+@click.argument("slug")
+@_agent
+@click.option(
+    "--deliverer",
+    metavar="MODULE:ATTRIBUTE",
+    help="Where the message goes; without one it is printed and stays pending.",
+)
+@workspace_option
+@data_dir_option
+@_timezone
+@_log_level("warning")
+@click.pass_obj
+def run(output: Output, /, slug: str, **options: Any) -> None:
+    """Run the automation SLUG once, in this process, and print how it went.
+
+    Works for a disabled automation too. Exits with 1 unless the run succeeded.
+    """
+    deliverer = load_deliverer(given) if (given := options["deliverer"]) else None
+    agent = load_agent(options["agent"])
+    log_to_stderr(options["log_level"])
+    raise SystemExit(anyio.run(_run, output, slug, agent, deliverer, options))
+
+
+@click.command
+@_agent
+@click.option(
+    "--deliverer",
+    metavar="MODULE:ATTRIBUTE",
+    help="Where messages go; by default one line each to standard output.",
+)
+@workspace_option
+@data_dir_option
+@_timezone
+@_log_level("info")
+@click.pass_obj
+def serve(output: Output, /, **options: Any) -> None:
+    """Run an engine until SIGINT or SIGTERM, then drain it.
+
+    Running turns get time to end; a second signal ends the process at once.
+    """
+    if options["deliverer"]:
+        deliverer = load_deliverer(options["deliverer"])
+    else:
+        people = sys.stdout.isatty()
+        deliverer = StreamDeliverer(sys.stdout, format="text" if people else "json")
+    agent = load_agent(options["agent"])
+    log_to_stderr(options["log_level"])
+    anyio.run(_serve, output, agent, deliverer, options)
+
+
+def _engine(agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]) -> Engine:
+    return Engine(
+        options["workspace"],
+        agent=agent,
+        deliverer=deliverer,
+        data_dir=options["data_dir"],
+        timezone=options["timezone"],
+    )
+
+
+async def _run(
+    output: Output, slug: str, agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]
+) -> int:
+    async with _engine(agent, deliverer, options) as engine:
+        record = await engine.run(slug)
+        await engine.settled()
+        record = await engine.find_run(record.run_id)
+    _print_run(output, record, engine)
+    return 0 if record.state == "succeeded" else FAILED
+
+
+def _print_run(output: Output, record: RunRecord, engine: Engine) -> None:
+    intent = record.intent
+    assert intent is not None  # the run has ended
+    facts = [
+        ("run", record.run_id),
+        ("verdict", intent.verdict),
+        ("gate", intent.gate),
+        ("reason", intent.reason),
+        ("delivery", record.delivery or "none"),
+        ("artifacts", str(engine.data_dir / "runs" / record.slug / record.run_id)),
+    ]
+    output.line(f"{visible(record.slug)} {record.state}")
+    output.facts(facts)
+    if record.failure is not None:
+        output.problem(record.failure)
+    if intent.text and record.delivery != "delivered":
+        output.line()
+        output.line(visible(intent.text, lines=True))
+
+
+async def _serve(
+    output: Output, agent: Agent, deliverer: Deliverer, options: dict[str, Any]
+) -> None:
+    engine = _engine(agent, deliverer, options)
+    entered = anyio.Event()
+    async with anyio.create_task_group() as group:
+        await group.start(_drain_on_signal, output, engine, entered)
+        async with engine:
+            entered.set()
+            output.error("serving; Ctrl-C or SIGTERM drains")
+            await engine.wait()
+        group.cancel_scope.cancel()
+
+
+async def _drain_on_signal(
+    output: Output,
+    engine: Engine,
+    entered: anyio.Event,
+    *,
+    task_status: anyio.abc.TaskStatus[None],
+) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for number in signals:
+            name = signal.Signals(number).name
+            break
+    # The receiver is closed, so a second signal has its usual effect.
+    output.error(f"{name}: draining; once more to stop at once")
+    await entered.wait()
+    await engine.drain(f"{name} received")

@@ -1,0 +1,5 @@
+"""Deliverers that come with drumbeat."""
+
+from drumbeat.deliverers.stream import StreamDeliverer
+
+__all__ = ["StreamDeliverer"]

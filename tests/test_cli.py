@@ -1,0 +1,532 @@
+"""The commands of `drumbeat`, called in this process: what they print and how they end."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
+import anyio
+import click
+import structlog
+from click.testing import CliRunner, Result
+
+from drumbeat import (
+    DrumbeatError,
+    Engine,
+    NotFound,
+    Problem,
+    Reply,
+    Turn,
+    lint_automation,
+    validate_automation_content,
+)
+from drumbeat.cli.commands import drumbeat
+from drumbeat.cli.group import Commands
+from drumbeat.testing import ScriptedAgent
+
+GOOD = """\
+---
+automation:
+  name: Greeting
+  trigger:
+    type: schedule
+    expression: daily at 07:00
+  notify: always
+  steps:
+    - id: greet
+      prompt: Say hello.
+---
+"""
+BROKEN = GOOD.replace("notify: always", "notfy: always\n  conversation: sometimes")
+UNSCHEDULABLE = GOOD.replace("daily at 07:00", "now and then")
+UNEVEN = GOOD.replace("daily at 07:00", '"*/7 * * * *"')
+HOST = """\
+from drumbeat import AgentError
+from drumbeat.testing import RecordingDeliverer, ScriptedAgent
+
+def say(turn):
+    if turn.step_id == "fail":
+        return AgentError("the model said \\x1b[31mno", code="said-no")
+    return "Hello \\x1b[2J there.\\nSecond line."
+
+def agent():
+    return ScriptedAgent(default=say)
+
+class Printer:
+    async def deliver(self, intent):
+        print("DELIVERED", intent.slug, intent.gate)
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty current folder; what the command line sets for its process is taken back."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("COLUMNS", "100")
+    yield tmp_path
+    sys.modules.pop("cli_test_host", None)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def workspace(here: Path) -> Path:
+    """A workspace of one automation, with a host beside it."""
+    write(here / "ws/automations/greeting.md", GOOD)
+    write(here / "cli_test_host.py", HOST)
+    return here / "ws"
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def call(*args: object) -> Result:
+    result = CliRunner().invoke(drumbeat, [str(arg) for arg in args])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+# ---- init
+
+
+def test_init_writes_a_workspace_that_validates_without_a_finding(here: Path) -> None:
+    """What is written loads, is disabled, keeps lint silent, and its tool runs."""
+    result = call("init", "ws")
+    assert result.exit_code == 0
+    assert "wrote ws/automations/open-tasks.md" in result.output
+    text = (here / "ws/automations/open-tasks.md").read_text()
+    automation = validate_automation_content(text)
+    assert not automation.enabled
+    assert lint_automation(text) == []
+    assert all((here / "ws" / path).is_file() for path in automation.requires)
+    checked = call("validate", "--workspace", "ws")
+    assert checked.exit_code == 0
+    assert "1 file checked: 0 problems, 0 errors, 0 warnings" in checked.output
+
+
+@pytest.mark.parametrize(
+    ("tasks", "printed"),
+    [
+        ("# note\nx done\n\nCall Ana\n", "Call Ana\n"),
+        ("# note\nx done\n", "INJECT_IDLE\n"),
+        ("", "INJECT_IDLE\n"),
+    ],
+)
+def test_the_tool_of_init_prints_what_is_open(here: Path, tasks: str, printed: str) -> None:
+    """Open tasks come out as they stand; with none open the tool says that it is idle."""
+    call("init")
+    (here / "tasks.txt").write_text(tasks)
+    tool = here / "bin/open-tasks"
+    assert os.access(tool, os.X_OK)
+    assert subprocess.run([tool], capture_output=True, text=True, check=True).stdout == printed
+
+
+def test_the_tool_of_init_fails_without_its_file(here: Path) -> None:
+    """No list is not the same as an empty list."""
+    call("init")
+    (here / "tasks.txt").unlink()
+    ended = subprocess.run([here / "bin/open-tasks"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "cannot read" in ended.stderr
+
+
+def test_init_overwrites_nothing(here: Path) -> None:
+    """A file that is there stays, even as a dangling link, and a second call changes nothing."""
+    write(here / ".gitignore", "mine\n")
+    (here / "tasks.txt").symlink_to("nowhere.txt")
+    first = call("init")
+    assert "kept .gitignore (it was there already)" in first.output
+    assert (here / ".gitignore").read_text() == "mine\n"
+    assert not (here / "nowhere.txt").exists()
+    before = tree(here)
+    second = call("init")
+    assert second.exit_code == 0
+    assert "wrote" not in second.output
+    assert tree(here) == before
+
+
+def test_init_says_what_stood_in_its_way(here: Path) -> None:
+    """A file in the place of a folder ends the command with the system's reason."""
+    write(here / "automations", "a file")
+    result = call("init")
+    assert result.exit_code == 1
+    assert "automations: File exists" in result.stderr
+
+
+# ---- validate
+
+
+def test_validate_prints_every_problem_with_its_place_and_remedy(here: Path) -> None:
+    """Both problems of one file are printed, and the exit code is 1."""
+    write(here / "a.md", BROKEN)
+    result = call("validate", "a.md")
+    assert result.exit_code == 1
+    heads = [line for line in result.stdout.splitlines() if line.startswith("a.md:")]
+    assert [head.split(":")[1:3] for head in heads] == [["7", "3"], ["8", "17"]]
+    assert "did you mean" in result.output
+    assert all(head.endswith("]") for head in heads)
+    assert "1 file checked: 2 problems, 0 errors, 0 warnings" in result.output
+
+
+def test_validate_fails_on_an_error_and_passes_a_warning(here: Path) -> None:
+    """A finding that must be mended ends with 1, one worth knowing with 0."""
+    write(here / "error.md", UNSCHEDULABLE)
+    write(here / "warning.md", UNEVEN)
+    error = call("validate", "error.md")
+    assert error.exit_code == 1
+    assert "error.md:6:17: error: " in error.output
+    assert "0 problems, 1 error, 0 warnings" in error.output
+    warning = call("validate", "warning.md", "--zone", "UTC")
+    assert warning.exit_code == 0
+    assert "warning: " in warning.output
+    assert "0 problems, 0 errors, 1 warning" in warning.output
+
+
+def test_validate_uses_the_zone_it_is_given(here: Path) -> None:
+    """A time inside a gap of the named zone is a finding, and none in UTC."""
+    write(here / "gap.md", GOOD.replace("07:00", "02:30"))
+    assert "0 warnings" in call("validate", "gap.md", "--zone", "UTC").output
+    assert "[schedule-in-gap]" in call("validate", "gap.md", "--zone", "Europe/Berlin").output
+    wrong = call("validate", "gap.md", "--zone", "Mars/Base")
+    assert wrong.exit_code == 2
+    assert "'--zone': " in wrong.stderr
+    assert "Mars/Base" in wrong.stderr
+
+
+def test_validate_takes_folders_and_skips_what_a_workspace_skips(here: Path) -> None:
+    """A folder stands for its files; README.md, dotfiles and names with _ are left out."""
+    for name in ("a.md", "README.md", ".b.md", "_c.md", "d.txt"):
+        write(here / "some" / name, GOOD)
+    assert "1 file checked" in call("validate", "some").output
+    write(here / "none/README.md", "")
+    empty = call("validate", "none")
+    assert empty.exit_code == 2
+    assert "no automation file in none" in empty.stderr
+
+
+def test_validate_checks_what_stands_between_files_of_a_workspace(workspace: Path) -> None:
+    """A workspace is checked as a whole: broken files, equal slugs, empty files, findings."""
+    write(workspace / "automations/broken.md", BROKEN)
+    write(workspace / "automations/Greeting.md", GOOD)
+    write(workspace / "automations/uneven.md", UNEVEN)
+    empty = GOOD.replace("  steps:", "  requires: [guidance/EMPTY.md]\n  steps:")
+    write(workspace / "automations/needs-empty.md", empty)
+    write(workspace / "guidance/EMPTY.md", " \n")
+    for args in (["--workspace", "ws"], ["ws"]):
+        result = call("validate", *args, "--zone", "UTC")
+        assert result.exit_code == 1
+        assert "ws/automations/broken.md:7:3: " in result.output
+        assert "ws/automations/greeting.md: " in result.output
+        assert "ws/automations/Greeting.md: " in result.output
+        assert "ws/automations/uneven.md:6:" in result.output
+        assert "ws/automations/needs-empty.md: warning: " in result.output
+        assert "5 files checked: 4 problems, 0 errors, 2 warnings" in result.output
+
+
+def test_validate_says_when_a_folder_is_no_workspace(here: Path) -> None:
+    """A folder that was named wrongly is not found to be fine."""
+    (here / "elsewhere").mkdir()
+    result = call("validate", "--workspace", "elsewhere")
+    assert result.exit_code == 1
+    assert "[automations-folder-missing]" in result.output
+    assert "1 file checked: 1 problem," in result.output
+
+
+def test_validate_checks_the_current_folder_by_default(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without PATHS and --workspace the workspace is where one stands."""
+    monkeypatch.chdir(workspace)
+    result = call("validate")
+    assert result.exit_code == 0
+    assert "1 file checked" in result.output
+
+
+def test_validate_refuses_paths_together_with_a_workspace(workspace: Path) -> None:
+    """Either files or a workspace."""
+    result = call("validate", "ws", "--workspace", workspace)
+    assert result.exit_code == 2
+    assert "not both" in result.stderr
+
+
+def test_validate_reports_a_file_it_cannot_read(here: Path) -> None:
+    """A dangling link in a folder is a problem of its own, not a file less."""
+    (here / "automations").mkdir()
+    (here / "automations/gone.md").symlink_to("nowhere.md")
+    result = call("validate", "automations")
+    assert result.exit_code == 1
+    assert "gone.md: the file cannot be read: No such file" in result.output
+
+
+@pytest.mark.parametrize("args", [["validate", "missing.md"], ["validate", "--workspace", "none"]])
+def test_validate_calls_a_missing_path_wrong_usage(args: list[str]) -> None:
+    """What is not there cannot be fine."""
+    assert call(*args).exit_code == 2
+
+
+def test_validate_shows_escapes_of_a_file_instead_of_sending_them(here: Path) -> None:
+    """Neither a key nor a file name can drive the terminal."""
+    write(here / "automations/\x1b]0;owned\x07.md", GOOD.replace("notify:", '"\\e[2Jnotify":'))
+    result = call("validate", "automations")
+    assert result.exit_code == 1
+    assert "\x1b" not in result.output
+    assert "\x07" not in result.output
+    assert "\\x1b]0;owned\\x07.md" in result.output
+
+
+# ---- upcoming
+
+
+def test_upcoming_prints_moments_and_zone_and_writes_nothing(workspace: Path) -> None:
+    """A week of a daily automation is seven moments; no data folder appears."""
+    before = tree(workspace)
+    result = call("upcoming", "--workspace", workspace)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("Times are those of ")
+    moments = [line for line in lines if "greeting" in line]
+    assert len(moments) == 7
+    assert all("07:00 " in line for line in moments)
+    assert tree(workspace) == before
+    assert not (workspace / ".drumbeat").exists()
+
+
+def test_upcoming_prints_no_more_than_asked(workspace: Path) -> None:
+    """What is left out is counted."""
+    result = call("upcoming", "--workspace", workspace, "--days", "14", "--limit", "3")
+    assert sum("greeting" in line for line in result.stdout.splitlines()) == 3
+    assert "… and 11 more" in result.output
+
+
+def test_upcoming_names_what_will_never_come(workspace: Path) -> None:
+    """Broken and unschedulable files are not passed over; a disabled one is somebody's choice."""
+    write(workspace / "automations/broken.md", BROKEN)
+    write(workspace / "automations/someday.md", UNSCHEDULABLE)
+    disabled = UNSCHEDULABLE.replace("  notify:", "  enabled: false\n  notify:")
+    write(workspace / "automations/disabled.md", disabled)
+    result = call("upcoming", "--workspace", workspace)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "automations/broken.md does not load, so nothing of it comes; see drumbeat validate",
+        "someday is never due: its schedule cannot be read; see drumbeat validate",
+    ]
+
+
+def test_upcoming_says_when_nothing_comes(here: Path) -> None:
+    """A workspace without schedules is said to bring nothing."""
+    manual = GOOD.replace("schedule\n    expression: daily at 07:00", "manual")
+    write(here / "automations/greeting.md", manual)
+    result = call("upcoming", "--days", "3")
+    assert result.exit_code == 0
+    assert "Nothing comes within 3 days." in result.output
+
+
+# ---- run
+
+
+def test_run_prints_the_decision_and_where_the_artifacts_lie(workspace: Path) -> None:
+    """One run, its intent, its folder; the message is printed harmlessly."""
+    result = call("run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "greeting succeeded"
+    facts = dict(line.split(maxsplit=1) for line in lines[1:7])
+    assert facts["verdict"] == "deliver"
+    assert facts["gate"] == "policy-always"
+    assert facts["delivery"] == "pending"
+    assert Path(facts["artifacts"], "result.json").is_file()
+    assert lines[-2:] == ["Hello \\x1b[2J there.", "Second line."]
+
+
+def test_run_hands_the_message_to_a_deliverer(workspace: Path) -> None:
+    """With a deliverer the message is out before the command ends."""
+    result = call(
+        "run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace,
+        "--deliverer", "cli_test_host:Printer",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "DELIVERED greeting policy-always" in result.output
+    assert "delivery   delivered" in result.output
+
+
+def test_run_ends_with_1_when_the_run_failed(workspace: Path) -> None:
+    """A failed run prints its problem, and nothing of it drives the terminal."""
+    write(workspace / "automations/failing.md", GOOD.replace("id: greet", "id: fail"))
+    result = call("run", "failing", "--agent", "cli_test_host:agent", "--workspace", workspace)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == "failing failed"
+    assert "[said-no]" in result.output
+    assert "\x1b" not in result.output
+
+
+def test_run_ends_with_1_when_the_run_was_aborted(workspace: Path) -> None:
+    """An unmet requirement aborts, and the exit code says so."""
+    needy = GOOD.replace("  steps:", "  requires: [no-such-tool-anywhere]\n  steps:")
+    write(workspace / "automations/needy.md", needy)
+    result = call("run", "needy", "--agent", "cli_test_host:agent", "--workspace", workspace)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == "needy aborted"
+    assert "no-such-tool-anywhere" in result.output
+
+
+def test_run_calls_an_unknown_slug_wrong_usage(workspace: Path) -> None:
+    """The library's message is printed as it is, without a traceback."""
+    result = call("run", "greting", "--agent", "cli_test_host:agent", "--workspace", workspace)
+    assert result.exit_code == 2
+    assert "greting" in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", [["run", "greeting"], ["serve"]])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "Missing option '--agent'"),
+        (["--agent", "nowhere:agent"], "cannot be imported"),
+        (["--agent", "cli_test_host:agent", "--deliverer", "cli_test_host:say"], "could not make"),
+    ],
+)
+def test_run_and_serve_refuse_what_they_cannot_load(
+    workspace: Path, command: list[str], options: list[str], said: str
+) -> None:
+    """A wrong agent or deliverer is wrong usage, and no state is written."""
+    result = call(*command, "--workspace", workspace, *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not (workspace / ".drumbeat").exists()
+
+
+@pytest.mark.parametrize("command", [["run", "greeting"], ["serve"]])
+def test_an_unknown_zone_ends_with_the_library_s_message(
+    workspace: Path, command: list[str]
+) -> None:
+    """What the engine refuses is printed, exit code 1."""
+    result = call(
+        *command, "--agent", "cli_test_host:agent", "--workspace", workspace, "--timezone", "Mars/X"
+    )
+    assert result.exit_code == 1
+    assert "Mars/X" in result.stderr
+    assert "Traceback" not in result.output
+
+
+# ---- runs and why
+
+
+def test_runs_lists_the_latest_first(workspace: Path) -> None:
+    """Each run is one line with its decision; a slug and a limit narrow the list."""
+    write(workspace / "automations/failing.md", GOOD.replace("id: greet", "id: fail"))
+    for slug in ("greeting", "failing"):
+        call("run", slug, "--agent", "cli_test_host:agent", "--workspace", workspace)
+    lines = call("runs", "--workspace", workspace).stdout.splitlines()
+    assert lines[0].startswith("Times are those of ")
+    assert lines[1].split()[:3] == ["started", "automation", "state"]
+    assert "failing     failed" in lines[2]
+    assert "run-failed" in lines[2]
+    assert "greeting    succeeded  deliver  policy-always  pending" in lines[3]
+    assert len(lines) == 4
+    one = call("runs", "greeting", "--workspace", workspace).stdout
+    assert "failing" not in one
+    assert "greeting" in one
+    assert len(call("runs", "--limit", "1", "--workspace", workspace).stdout.splitlines()) == 3
+
+
+def test_runs_shows_one_that_is_going(workspace: Path) -> None:
+    """A run without an intent yet is listed by its state."""
+    seen: list[str] = []
+
+    class Looking(ScriptedAgent):
+        async def take_turn(self, turn: Turn, /) -> Reply:
+            result = await anyio.to_thread.run_sync(call, "runs", "--workspace", workspace)
+            seen.append(result.stdout)
+            return Reply(text="Hello.")
+
+    async def run() -> None:
+        async with Engine(workspace, agent=Looking()) as engine:
+            await engine.run("greeting")
+
+    anyio.run(run)
+    assert "greeting    running" in seen[0]
+
+
+def test_runs_says_when_there_are_none(workspace: Path) -> None:
+    """Nothing on record, and nothing is written by looking."""
+    result = call("runs", "--workspace", workspace)
+    assert result.exit_code == 0
+    assert "No run is on record." in result.stdout
+    assert not (workspace / ".drumbeat").exists()
+
+
+def test_why_answers_in_a_sentence(workspace: Path) -> None:
+    """For the present moment, for one with an offset and for one on the system's wall clock."""
+    call("run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace)
+    assert "ran as" in call("why", "greeting", "--workspace", workspace).stdout
+    for at in ("2026-03-02T07:00+01:00", "2026-03-02T07:00"):
+        result = call("why", "greeting", "--at", at, "--workspace", workspace)
+        assert result.exit_code == 0
+        assert "greeting was not due at 2026-03-02" in result.stdout
+    wrong = call("why", "greeting", "--at", "noon", "--workspace", workspace)
+    assert wrong.exit_code == 2
+    assert "'noon' is no instant" in wrong.stderr
+
+
+# ---- the group
+
+
+def test_several_errors_of_the_library_are_all_printed() -> None:
+    """Errors that arrive in a group lose nothing and show no traceback."""
+    problem = Problem(code="one", message="first \x1b[0m", remedy="mend it")
+    other = NotFound(Problem(code="two", message="second", remedy=""))
+
+    @click.command
+    def both() -> None:
+        inner = ExceptionGroup("inner", [other])
+        raise ExceptionGroup("outer", [DrumbeatError(problem), inner])
+
+    result = CliRunner().invoke(Commands(commands={"both": both}), ["both"])
+    assert result.exit_code == 1
+    assert result.stderr == "first \\x1b[0m [one]\n  mend it\nsecond [two]\n"
+
+
+def test_a_fault_keeps_its_traceback() -> None:
+    """What is no refusal of the library is a defect, and is not dressed up."""
+
+    @click.command
+    def faulty() -> None:
+        raise ExceptionGroup("outer", [RuntimeError("a defect")])
+
+    result = CliRunner().invoke(Commands(commands={"faulty": faulty}), ["faulty"])
+    assert isinstance(result.exception, ExceptionGroup)
+
+
+def test_help_names_every_command() -> None:
+    """`-h` is `--help`."""
+    result = call("-h")
+    assert result.exit_code == 0
+    for name in ("init", "validate", "upcoming", "run", "serve", "runs", "why", "schema"):
+        assert f"\n  {name} " in result.output
+
+
+def test_schema_prints_the_json_schema_of_the_front_matter() -> None:
+    """An editor can be pointed at it."""
+    result = call("schema")
+    assert result.exit_code == 0
+    assert "automation" in json.loads(result.output)["properties"]
