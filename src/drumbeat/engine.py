@@ -29,6 +29,7 @@ from drumbeat.core.model import (
     Fire,
     Pack,
     Receipt,
+    Reply,
     RunRecord,
     Status,
     Workspace,
@@ -241,6 +242,9 @@ class Engine(Client):
             life.dispatcher.waiters.abandon()
             life.over.notify()
             life.services.state_changed.notify()
+            life.replies.stop(self._stopped("the engine stopped during the reply"))
+            with anyio.CancelScope(shield=True):
+                await life.replies.over()
 
     async def __aexit__(
         self,
@@ -422,6 +426,60 @@ class Engine(Client):
                 )
             )
         raise self._stopped(f"the engine stopped before {slug} had run") from self._fault
+
+    async def reply(
+        self,
+        target: str,
+        text: str,
+        profile: str | None = None,
+        *,
+        wait: timedelta = timedelta(0),
+    ) -> Reply:
+        """Put a person's answer into the conversation that it answers, and return what is said.
+
+        That is the conversation of the run which `target` names, also when the automation has begun
+        another one since. The reply is a turn of origin `reply` in that run's record, folder and
+        working folder; it makes the event `reply_completed`, no intent, and leaves the pin alone.
+        Runs and replies take turns in a conversation. Cancelling the caller ends the turn.
+
+        Args:
+            target: a session, run or receipt id (the id that a deliverer gave in its `Receipt`).
+            text: what the person said; it reaches the agent verbatim.
+            profile: one of `profiles:` in `agent-config.yaml`, over the automation's configuration.
+            wait: how long to wait, on the engine's clock, while somebody else talks in the
+                conversation.
+
+        Raises:
+            NotFound: nothing has that id any more (`run-unknown`), its run ended before it had a
+                conversation (`run-without-conversation`), it is the receipt of messages in several
+                conversations (`reply-ambiguous`), or there is no such profile (`profile-unknown`).
+            SessionBusy: somebody else talks in the conversation; the text was not sent.
+            AgentError: the turn failed, as the agent said, `AgentUnavailable` after the usual
+                retries; `turn-timeout` and `reply-timeout` after `Settings.turn_timeout` and the
+                time that a run may take.
+            ContextCeiling: the conversation is too long; nothing is rotated for it.
+            ConversationNotFound: the agent does not know the conversation any more; the same.
+            ClaimLost: somebody else took the conversation over in the middle of the turn.
+            EngineBusy: the engine drains or has stopped; a turn that was going was cancelled.
+            StoreError: the store or the pins are in trouble; the text was not sent.
+            ValueError: `text` is blank, or `wait` is negative.
+        """
+        if not text.strip():
+            msg = "text must not be blank"
+            raise ValueError(msg)
+        if wait < timedelta(0):
+            msg = f"wait must not be negative, not {wait}"
+            raise ValueError(msg)
+        life = self._working()
+        if life.services.draining:
+            raise EngineBusy(
+                Problem(
+                    code="engine-draining",
+                    message="the engine is draining and takes no reply",
+                    remedy="ask again after the next start",
+                )
+            )
+        return await life.replies.reply(target, text, profile, wait=wait)
 
     async def reload(self) -> Workspace:
         """Look at the workspace at once, and return what stands there.

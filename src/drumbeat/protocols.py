@@ -217,7 +217,9 @@ class Store(Protocol):
     ) -> None:
         """Write a run as it stands, verdicts of fires, marks and events.
 
-        Settling the fire of `claim` frees its slug. A fire that has a verdict keeps it.
+        Settling the fire of `claim` frees its slug. A fire that has a verdict keeps it. A finished
+        run is written again with the turns that replies add to it, under the claim of a reply on
+        its conversation; its intent stays as it is.
 
         Raises:
             ClaimLost: the claim was taken over, or a mark moved.

@@ -46,6 +46,7 @@ from drumbeat import (
     Reply,
     RunRecord,
     Scheduler,
+    SessionBusy,
     SessionPins,
     Settings,
     Status,
@@ -198,6 +199,8 @@ async def life(engine: Engine) -> None:
     async with engine as entered:
         assert_type(entered, Engine)
         assert_type(await engine.run("a"), RunRecord)
+        assert_type(await engine.reply("message-1", "Go on."), Reply)
+        assert_type(await engine.reply("message-1", "Go on.", "deep", wait=HOUR), Reply)
         assert_type(await engine.reload(), Workspace)
         assert_type(await engine.status(), Status)
         await engine.settled()
@@ -226,11 +229,16 @@ async def caught(engine: Engine) -> None:
         await engine.run("a")
     except NotRun as error:
         assert_type(error.fire, Fire)
+    try:
+        await engine.reply("message-1", "Go on.")
+    except SessionBusy as error:
+        assert_type(error.problem, Problem)
     except (LookupError, DrumbeatError):
         raise
 
 
 def seen(run: RunRecord) -> str:
+    assert_type(run.handle, str | None)
     if run.intent is None:
         return run.state
     assert_type(run.usage, Usage)

@@ -360,7 +360,11 @@ class TurnRecord:
 
 @attrs.frozen(kw_only=True)
 class RunRecord:
-    """One attempt at one fire. `intent` is None only while the run is going."""
+    """One attempt at one fire. `intent` is None only while the run is going.
+
+    `turns` and `usage` hold the replies that were given in it later too. `handle` is the agent's
+    own id for the conversation, as it was last said.
+    """
 
     run_id: str
     slug: str
@@ -377,6 +381,7 @@ class RunRecord:
     intent: DeliveryIntent | None
     delivery: Sent | None
     receipt: Receipt | None
+    handle: str | None = None
 
 
 @attrs.frozen(kw_only=True)

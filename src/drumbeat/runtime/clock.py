@@ -154,3 +154,42 @@ async def bounded(
     if box.late:
         raise OverTime
     raise SelfCancelled
+
+
+async def attended(
+    clock: Clock,
+    patience: timedelta,
+    call: Callable[[], Awaitable[T]],
+    report: Callable[[], Awaitable[None]],
+) -> T:
+    """Await `call()`, and `report()` beside it when it goes on for long after it was cancelled.
+
+    Args:
+        clock: what `patience` is measured on.
+        patience: how long a cancelled call may go on.
+        call: what to await, in this task.
+        report: awaited once at most.
+
+    Raises:
+        Exception: whatever the call raised, as it is, never wrapped in a group.
+    """
+    over = anyio.CancelScope(shield=True)
+
+    async def attend() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with over:
+                await watch(clock, patience)
+                await report()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(attend)
+        try:
+            return await call()
+        except Exception as error:  # noqa: BLE001  raised outside: a group would wrap it
+            raised = error
+        finally:
+            over.cancel()
+            group.cancel_scope.cancel()
+    raise raised

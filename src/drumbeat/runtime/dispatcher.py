@@ -117,19 +117,22 @@ class Dispatcher:
 
     async def _take(self, group: anyio.abc.TaskGroup) -> bool:
         """Take one due fire; say whether there may be another."""
-        if len(self.going) >= self.services.settings.max_concurrent_runs:
-            return False
-        self._claiming = True
-        try:
-            return await self._claim(group)
-        finally:
-            self._claiming = False
-            self.services.state_changed.notify()
-
-    async def _claim(self, group: anyio.abc.TaskGroup) -> bool:
         services = self.services
         now = services.clock.now()
         run_id = services.new_run_id(now)
+        if not services.places.take(run_id):
+            return False
+        self._claiming = True
+        try:
+            return await self._claim(group, run_id, now)
+        finally:
+            self._claiming = False
+            if run_id not in self.going:
+                services.places.leave(run_id)
+            services.state_changed.notify()
+
+    async def _claim(self, group: anyio.abc.TaskGroup, run_id: str, now: datetime) -> bool:
+        services = self.services
         claim = await services.store.claim_fire(now=now, run_id=run_id, skip=tuple(self._absent))
         if claim is None:
             return False
@@ -164,6 +167,7 @@ class Dispatcher:
             await self._skip(run.fire, "disabled", run.claim)
         finally:
             self.going.pop(run.claim.run_id)
+            self.services.places.leave(run.claim.run_id)
             if record is not None:
                 self._ended(record)
             elif claim_lost:

@@ -1,12 +1,13 @@
 """What a run writes down as it goes: events and artifacts, which never change its verdict."""
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import anyio
 import attrs
 
-from drumbeat.core.model import Event
+from drumbeat.core.model import Claim, Event, RunRecord
 from drumbeat.errors import StoreError
 from drumbeat.runtime.services import Services, log
 
@@ -26,8 +27,20 @@ class Journal:
     """What the store has not taken yet, in order."""
     _turn: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
 
-    async def note(self, kind: str, now: datetime, **data: Any) -> None:
-        """Append one event."""
+    async def note(
+        self,
+        kind: str,
+        now: datetime,
+        *,
+        claim: Claim | None = None,
+        record: RunRecord | None = None,
+        **data: Any,
+    ) -> None:
+        """Append one event, and with it the run as it stands, where that is given.
+
+        Raises:
+            ClaimLost: somebody else has taken `claim` over; nothing was written.
+        """
         self.kept.append(self.services.event(kind, now, self.slug, self.run_id, **data))
         # One at a time: what two callers hand over together would be written twice.
         async with self._turn:
@@ -35,7 +48,7 @@ class Journal:
             if not waiting:
                 return
             try:
-                await self.services.store.record(events=waiting)
+                await self.services.store.record(claim=claim, run=record, events=waiting)
             except StoreError as error:
                 self.services.trouble(error)
             else:
@@ -53,6 +66,13 @@ class Journal:
             await self.artifact_failed(name, error)
             return False
         return True
+
+    async def make(self, folder: Path, name: str | None = None) -> None:
+        """Make a folder of the run, which `name` names to people, or one for it."""
+        try:
+            await self.services.artifacts.prepare(folder)
+        except OSError as error:
+            await self.artifact_failed(name or str(folder), error)
 
     async def artifact_failed(self, name: str, error: OSError) -> None:
         """Record that an artifact could not be written."""

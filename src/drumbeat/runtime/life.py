@@ -13,6 +13,7 @@ from drumbeat.runtime import rotations
 from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.deliveries import Deliveries
 from drumbeat.runtime.dispatcher import Dispatcher
+from drumbeat.runtime.replies import Replies
 from drumbeat.runtime.rules import Rules, publish
 from drumbeat.runtime.scheduler import Scheduler
 from drumbeat.runtime.services import Services
@@ -28,6 +29,7 @@ class Life:
     services: Services
     agenda: Agenda
     dispatcher: Dispatcher
+    replies: Replies
     upkeep: Upkeep
     deliveries: Deliveries | None
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
@@ -51,11 +53,13 @@ class Life:
             finished=scheduler.finished,
         )
         agenda = Agenda(services=services, scheduler=scheduler, is_going=dispatcher.busy)
+        replies = Replies(services=services)
         return cls(
             services=services,
             agenda=agenda,
             dispatcher=dispatcher,
-            upkeep=Upkeep(services=services, agenda=agenda, dispatcher=dispatcher),
+            replies=replies,
+            upkeep=Upkeep(services=services, agenda=agenda, dispatcher=dispatcher, replies=replies),
             deliveries=(
                 None if deliverer is None else Deliveries(services=services, deliverer=deliverer)
             ),
@@ -108,6 +112,7 @@ class Life:
             self.agenda.run,
             self.agenda.report_jumps,
             self.dispatcher.run,
+            self.replies.pay_debts,
             self.upkeep.keep_reloading,
             self.upkeep.keep_renewing,
         ]
@@ -119,11 +124,16 @@ class Life:
                     group.start_soon(loop, run)
 
     async def drain(self, limit: timedelta) -> None:
-        """Start nothing more; give what runs, and then what is being delivered, `limit` in all."""
+        """Start nothing more; give what runs, and then what is being delivered, `limit` in all.
+
+        Replies have it beside the runs.
+        """
         clock = self.services.clock
         self.services.begin_draining()
         end = clock.monotonic() + limit.total_seconds()
-        await self.dispatcher.drain(limit)
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.dispatcher.drain, limit)
+            group.start_soon(self.replies.drain, limit)
         left = timedelta(seconds=end - clock.monotonic())
         if self.deliveries is not None and left > timedelta(0):
             await self.deliveries.drain(left)

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 
 from drumbeat.core.context import render_context
-from drumbeat.core.model import Automation, Requirement, RunRecord
+from drumbeat.core.model import Automation, Kind, Requirement, RunRecord
 from drumbeat.errors import AutomationError, NotFound, Problem
 from drumbeat.protocols import FollowUps
 from drumbeat.runtime.clock import holding
@@ -54,6 +54,33 @@ async def read_automation(services: Services, slug: str) -> Automation:
         ) from None
 
 
+def turn_env(services: Services, slug: str, run_id: str) -> dict[str, str]:
+    """The environment that a run's tools have, complete; the agent has `MEMORY_DIR` besides."""
+    return child_env(
+        services.base_env,
+        path=services.search_path,
+        extra={
+            "DRUMBEAT_DATA_DIR": str(services.data_dir),
+            "DRUMBEAT_RUN_ID": run_id,
+            "DRUMBEAT_AUTOMATION": slug,
+            "DRUMBEAT_WORKSPACE": str(services.workspace_dir),
+        },
+        withheld=services.withheld,
+    )
+
+
+def memory_folder(services: Services, kind: Kind, slug: str) -> Path:
+    """Where the automation keeps its own notes."""
+    return services.memory_dir / f"{kind}s" / slug
+
+
+def working_folder(services: Services, kind: Kind, slug: str, run_id: str) -> Path:
+    """Where the agent works: in the workspace for an automation file, in `work/` for a job."""
+    if kind == "job":
+        return services.artifacts.work(slug, run_id)
+    return services.workspace_dir
+
+
 @attrs.define(kw_only=True)
 class Preparation:
     """The preparation of one run."""
@@ -76,30 +103,22 @@ class Preparation:
         """
         services, automation = self.services, self.automation
         requirements = await self._requirements()
-        env = child_env(
-            services.base_env,
-            path=services.search_path,
-            extra={
-                "DRUMBEAT_DATA_DIR": str(services.data_dir),
-                "DRUMBEAT_RUN_ID": self.record.run_id,
-                "DRUMBEAT_AUTOMATION": self.record.slug,
-                "DRUMBEAT_WORKSPACE": str(services.workspace_dir),
-            },
-            withheld=services.withheld,
-        )
+        slug, run_id = self.record.slug, self.record.run_id
+        env = turn_env(services, slug, run_id)
         asks = await self._injected(env)
-        memory_dir = services.memory_dir / f"{automation.kind}s" / self.record.slug
-        await self._make(memory_dir)
+        memory_dir = memory_folder(services, automation.kind, slug)
+        await self.journal.make(memory_dir)
         with holding(services.clock, "agent configuration"):
             layers = await services.config.current()
         frame = Frame(
+            slug=slug,
             automation=automation,
-            run_id=self.record.run_id,
+            run_id=run_id,
             context=await self._context(requirements, memory_dir),
             requirements=requirements,
             config=layers.resolve(automation),
             env={**env, "MEMORY_DIR": str(memory_dir)},
-            cwd=services.workspace_dir,
+            cwd=working_folder(services, automation.kind, slug, run_id),
             memory_dir=memory_dir,
             follow_ups=self.follow_ups,
             deadline=self.deadline,
@@ -167,12 +186,6 @@ class Preparation:
                 )
             )
         return asks
-
-    async def _make(self, folder: Path) -> None:
-        try:
-            await self.services.artifacts.prepare(folder)
-        except OSError as error:
-            await self.journal.artifact_failed(str(folder), error)
 
     async def _payload(self) -> Path | None:
         fire, services = self.record.fire, self.services

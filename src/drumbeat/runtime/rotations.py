@@ -99,9 +99,10 @@ async def _carry_out(services: Services, mark: Mark) -> None:
     plan = mark.value
     at = datetime.fromisoformat(plan["at"])
     with holding(services.clock, "pins"):
-        await services.pins.rotate(
-            slug, reason=plan["reason"], note=plan["note"], now=at, id=plan["id"]
-        )
+        async with services.pinning:
+            await services.pins.rotate(
+                slug, reason=plan["reason"], note=plan["note"], now=at, id=plan["id"]
+            )
     event = services.event(
         "session_rotated",
         at,

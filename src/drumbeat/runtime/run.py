@@ -28,13 +28,14 @@ from drumbeat.errors import (
     NotFound,
     Problem,
 )
-from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, watch
+from drumbeat.runtime.clock import OverTime, SelfCancelled, attended, bounded, holding
 from drumbeat.runtime.conclusion import Ending, conclude
+from drumbeat.runtime.conversations import Conversation
 from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.preparation import Preparation, Unready, read_automation
 from drumbeat.runtime.services import Services, log
-from drumbeat.runtime.turns import Ask, Conversation
+from drumbeat.runtime.turns import Ask
 
 _JUDGMENT_FILE = Path("prompts") / "judgment.md"
 
@@ -69,9 +70,6 @@ class Run:
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     stopping: Ending | None = None
     """Why the run is being cancelled, when somebody cancels it."""
-    _over: anyio.CancelScope = attrs.field(
-        factory=lambda: anyio.CancelScope(shield=True), init=False
-    )
 
     def __attrs_post_init__(self) -> None:
         services, claim = self.services, self.claim
@@ -96,6 +94,12 @@ class Run:
             receipt=None,
         )
 
+    @property
+    def claims(self) -> list[Claim]:
+        """What the run holds: its slug, and the conversations that it has taken."""
+        held = () if self.conversation is None else self.conversation.held.values()
+        return [self.claim, *held]
+
     def stop(self, ending: Ending) -> None:
         """Cancel the run and let it end as `ending`, unless it succeeds all the same."""
         self.stopping = self.stopping or ending
@@ -111,7 +115,12 @@ class Run:
         finished: RunRecord | None = None
         try:
             with self.scope:
-                ending = await self._watched()
+                ending = await attended(
+                    self.services.clock,
+                    self.services.settings.stuck_after,
+                    self._carried_out,
+                    self._report_stuck,
+                )
             with anyio.CancelScope(shield=True):
                 finished = await self._finish(ending)
         except ClaimLost:
@@ -123,28 +132,6 @@ class Run:
         finally:
             self.services.stuck.discard(self.claim.run_id)
         return finished
-
-    async def _watched(self) -> Ending:
-        """Carry it out beside a watch over how long it takes to end once it is cancelled."""
-        passed_on: NotBegun | ClaimLost
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._watch)
-            try:
-                return await self._carried_out()
-            except (NotBegun, ClaimLost) as error:
-                passed_on = error  # raised outside: a group would wrap it
-            finally:
-                self._over.cancel()
-                group.cancel_scope.cancel()
-        raise passed_on
-
-    async def _watch(self) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            with self._over:
-                await watch(self.services.clock, self.services.settings.stuck_after)
-                await self._report_stuck()
 
     async def _report_stuck(self) -> None:
         run_id = self.claim.run_id
@@ -228,10 +215,7 @@ class Run:
 
         await services.insist(write)
         log.info("run_started", slug=record.slug, run_id=record.run_id)
-        try:
-            await services.artifacts.prepare(services.artifacts.work(record.slug, record.run_id))
-        except OSError as error:
-            await self.journal.artifact_failed("work/", error)
+        await self.journal.make(services.artifacts.work(record.slug, record.run_id), "work/")
 
     async def _work(self, deadline: float) -> Ending:
         frame, injected = await Preparation(
@@ -242,7 +226,14 @@ class Run:
             follow_ups=self.follow_ups,
             deadline=deadline,
         ).frame()
-        conversation = Conversation(services=self.services, journal=self.journal, frame=frame)
+        conversation = Conversation(
+            services=self.services,
+            journal=self.journal,
+            frame=frame,
+            automation=self.automation,
+            claim=self.claim,
+            standing=self._standing,
+        )
         self.conversation = conversation
         await conversation.open()
         try:
@@ -308,21 +299,27 @@ class Run:
             raise AgentError(msg, code="judgment-prompt-unreadable")
         return own
 
+    def _standing(self) -> RunRecord:
+        conversation = self.conversation
+        if conversation is None:
+            return self.record
+        handle = conversation.handle
+        return attrs.evolve(
+            self.record,
+            config_hash=config_hash(conversation.frame.config),
+            session_id=conversation.session_id if conversation.exists else None,
+            rotation=conversation.rotation,
+            turns=tuple(conversation.records),
+            usage=conversation.usage,
+            handle=None if handle is None else self.services.redactor.text(handle),
+        )
+
     async def _finish(self, ending: Ending) -> RunRecord | None:
         self.follow_ups.open = False
         if self.stopping is not None and ending.state != "succeeded":
             # An agent may make anything of its cancellation; why it was cancelled is known.
             ending = self.stopping
-        record, conversation = self.record, self.conversation
-        if conversation is not None:
-            record = attrs.evolve(
-                record,
-                config_hash=config_hash(conversation.frame.config),
-                session_id=conversation.session_id if conversation.exists else None,
-                rotation=conversation.rotation,
-                turns=tuple(conversation.records),
-                usage=conversation.usage,
-            )
+        record = self._standing()
         return await conclude(
             self.services, self.journal, self.claim, self.automation, record, ending
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+import anyio
 import attrs
 import structlog
 
@@ -17,6 +18,7 @@ from drumbeat.errors import Problem, StoreError
 from drumbeat.protocols import Agent, Clock, Pins, Store
 from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.config_files import ConfigFiles
+from drumbeat.runtime.places import Places
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.workspace import WorkspaceCache
 
@@ -54,6 +56,10 @@ class Services:
     """There may be an intent to deliver."""
     conversations_freed: Signal = attrs.field(factory=Signal)
     """A conversation was given back."""
+    pinning: anyio.Lock = attrs.field(factory=anyio.Lock)
+    """Taken to clear a pin, and to change one that must not have been cleared meanwhile."""
+    places: Places = attrs.field(init=False)
+    """Where runs go at once."""
     drain_begun: Signal = attrs.field(factory=Signal)
     """Whoever waits for the store gives up."""
     draining: bool = False
@@ -61,6 +67,9 @@ class Services:
     """Whether `insist` waits for the store; not while the engine is being entered."""
     faults: dict[str, Problem] = attrs.field(factory=dict)
     stuck: set[str] = attrs.field(factory=set)
+
+    def __attrs_post_init__(self) -> None:
+        self.places = Places(self.settings.max_concurrent_runs)
 
     def zone(self, kind: Kind) -> tzinfo:
         """The zone that rules files of `kind`."""

@@ -2,45 +2,37 @@
 
 Theory of operation. `turn_id` names the turn and stays over retries, so that an agent can tell a
 repeat. A conversation exists at the agent only after its first turn succeeded; so the first turn of
-a conversation that is tried again gets a fresh session id, and the pin is set only afterwards.
+a conversation that is tried again gets a fresh session id.
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
-from datetime import date, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from uuid import uuid4
 
 import anyio
 import attrs
 
 from drumbeat.core.backoff import turn_pause
-from drumbeat.core.config_layers import provider_of
 from drumbeat.core.identity import turn_id
 from drumbeat.core.model import (
     Automation,
     Json,
     Origin,
-    Pin,
     Reply,
     Requirement,
-    Rotation,
     Turn,
     TurnRecord,
     Usage,
 )
-from drumbeat.core.rotation import decide_rotation
 from drumbeat.errors import (
     AgentError,
     AgentUnavailable,
-    ContextCeiling,
-    ConversationNotFound,
 )
 from drumbeat.protocols import FollowUps
 from drumbeat.runtime.answers import described, failure_of, is_reply, is_usage
 from drumbeat.runtime.clock import OverTime, bounded, holding
 from drumbeat.runtime.journal import Journal
-from drumbeat.runtime.rotations import complete_one, rotate
 from drumbeat.runtime.services import Services, log
 
 
@@ -56,9 +48,10 @@ class Ask:
 
 @attrs.frozen(kw_only=True)
 class Frame:
-    """What all turns of a run have in common."""
+    """What all turns of a run, or of a reply, have in common."""
 
-    automation: Automation
+    slug: str
+    automation: Automation | None
     run_id: str
     context: str
     requirements: tuple[Requirement, ...]
@@ -68,113 +61,30 @@ class Frame:
     memory_dir: Path
     follow_ups: FollowUps
     deadline: float
-    """When the run's time is up, on the clock's `monotonic`."""
+    """When the time is up, on the clock's `monotonic`."""
 
 
 @attrs.define(kw_only=True)
-class Conversation:
-    """The conversation of one run, and the turns taken in it so far."""
+class Exchange:
+    """Turns in a conversation that somebody has taken, and what came of them so far."""
 
     services: Services
     journal: Journal
     frame: Frame
-    session_id: str = attrs.field(factory=lambda: str(uuid4()))
-    exists: bool = False
+    session_id: str
+    exists: bool
     """Whether the agent knows the conversation: a turn in it succeeded, in this run or before."""
-    pin: Pin | None = None
-    """What is pinned."""
-    rotation: Rotation | None = None
-    """Why the run gave up a conversation, the last time that it did."""
-    day: date = date.min
-    """The local day on which it was decided; a turn may end on the next."""
+    handle: str | None = None
+    """The agent's own id for the conversation, as it was last said."""
+    before: int = 0
+    """How many turns the run's record has from earlier on."""
     context_sent: bool = False
     records: list[TurnRecord] = attrs.field(factory=list)
     usage: Usage = attrs.field(factory=Usage)
 
-    @property
-    def replies(self) -> int:
-        """How many turns were answered."""
-        return sum(1 for record in self.records if record.reply is not None)
-
-    # ---- which conversation
-
-    async def open(self) -> None:
-        """Decide which conversation it is (spec, section 7), rotating only now, and take it.
-
-        Raises:
-            StoreError: the pins or the store could not be read or written.
-        """
-        services, automation = self.services, self.frame.automation
-        while True:
-            self.day = services.clock.now().astimezone(services.zone(automation.kind)).date()
-            await complete_one(services, automation.slug)
-            self.pin = await self._pinned()
-            reason = decide_rotation(
-                automation.conversation,
-                self.pin,
-                fingerprint=automation.fingerprint,
-                provider=provider_of(self.frame.config),
-                today=self.day,
-            )
-            if reason is not None:
-                await self._rotate(reason)
-            self.exists = self.pin is not None
-            self.session_id = str(uuid4()) if self.pin is None else self.pin.session_id
-            if not await self.hold() or self.pin == await self._pinned():
-                return
-
-    async def hold(self) -> bool:
-        """Take the conversation, and say whether somebody else had it, who was waited for."""
-        services = self.services
-        taken = waited = False
-
-        async def ask_for_it() -> None:
-            nonlocal taken
-            taken = await services.store.hold(self.session_id, run_id=self.frame.run_id) is not None
-
-        while True:
-            seen = services.conversations_freed.count
-            if not await services.insist(ask_for_it):
-                # Draining with a store in trouble: the drain ends this run as interrupted.
-                await anyio.sleep_forever()
-            if taken:
-                return waited
-            waited = True
-            await services.conversations_freed.wait(
-                seen, clock=services.clock, limit=timedelta(seconds=5)
-            )
-
-    async def give_up(self, error: ContextCeiling | ConversationNotFound) -> None:
-        """Rotate because of what the agent said of the conversation.
-
-        Raises:
-            StoreError: the pins or the store could not be written.
-        """
-        ceiling = isinstance(error, ContextCeiling)
-        await self._rotate("context-ceiling" if ceiling else "conversation-missing", str(error))
-
-    async def start_over(self) -> None:
-        """Go on in another conversation, which is told the context again."""
-        self.session_id = str(uuid4())
-        self.exists = self.context_sent = False
-        await self.hold()
-
-    async def _rotate(self, reason: Rotation, note: str = "") -> None:
-        self.rotation = reason
-        await rotate(
-            self.services,
-            self.frame.automation.slug,
-            reason=reason,
-            note=note,
-            now=self.services.clock.now(),
-            run_id=self.frame.run_id,
-            session_id=self.session_id,
-        )
-        self.pin = None
-
-    async def _pinned(self) -> Pin | None:
-        with holding(self.services.clock, "pins"):
-            return await self.services.pins.get(self.frame.automation.slug)
+    async def another(self) -> None:
+        """Go on in another conversation, because nothing came of the first turn of this one."""
+        raise NotImplementedError
 
     # ---- turns
 
@@ -183,10 +93,9 @@ class Conversation:
 
         Raises:
             AgentError: the turn failed; its `code` says why.
-            StoreError: the pins could not be written.
         """
         services = self.services
-        number = len(self.records) + 1
+        number = self.before + len(self.records) + 1
         name = turn_id(self.frame.run_id, number)
         page = f"turns/{number:02d}-{ask.origin}.md"
         context = "" if self.context_sent else self.frame.context
@@ -218,18 +127,9 @@ class Conversation:
             with anyio.CancelScope(shield=True):
                 await self.journal.artifact(page, f"{asked}\n## Reply\n\n{answer}\n")
         self.exists = self.context_sent = True
+        if reply.handle is not None:
+            self.handle = reply.handle
         self._count(reply.usage)
-        await self._keep_pin(reply, started_at)
-        await self.journal.note(
-            "turn_completed",
-            now,
-            turn_id=name,
-            origin=ask.origin,
-            step_id=ask.step_id,
-            label=ask.label,
-            attempts=tries.count,
-            session_id=self.session_id,
-        )
         return reply
 
     async def _try(self, ask: Ask, name: str, context: str, tries: "_Tries") -> Reply:
@@ -248,15 +148,14 @@ class Conversation:
                 raise
             log.warning(
                 "turn_retried",
-                slug=self.frame.automation.slug,
+                slug=self.frame.slug,
                 run_id=self.frame.run_id,
                 attempt=tries.count,
                 pause=pause.total_seconds(),
             )
             await services.clock.sleep(pause)
             if not self.exists:
-                self.session_id = str(uuid4())
-                await self.hold()
+                await self.another()
 
     async def _attempt(self, ask: Ask, name: str, context: str, attempt: int) -> Reply:
         services, frame = self.services, self.frame
@@ -266,10 +165,10 @@ class Conversation:
         turn = Turn(
             turn_id=name,
             attempt=attempt,
-            slug=frame.automation.slug,
+            slug=frame.slug,
             session_id=self.session_id,
             is_new=not self.exists,
-            handle=None if self.pin is None else self.pin.handle,
+            handle=self.handle,
             automation=frame.automation,
             run_id=frame.run_id,
             origin=ask.origin,
@@ -333,22 +232,6 @@ class Conversation:
             model=None if reply.model is None else text(reply.model),
             handle=None if reply.handle is None else text(reply.handle),
         )
-
-    async def _keep_pin(self, reply: Reply, at: datetime) -> None:
-        """Pin the conversation once its first turn succeeded, and whenever its handle changes."""
-        if self.pin is not None and reply.handle in (None, self.pin.handle):
-            return
-        pin = self.pin or Pin(
-            session_id=self.session_id,
-            fingerprint=self.frame.automation.fingerprint,
-            provider=provider_of(self.frame.config),
-            day=self.day,
-            at=at,
-        )
-        pin = attrs.evolve(pin, handle=reply.handle)
-        with holding(self.services.clock, "pins"):
-            await self.services.pins.set(self.frame.automation.slug, pin)
-        self.pin = pin
 
 
 @attrs.define

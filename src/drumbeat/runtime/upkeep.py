@@ -5,12 +5,14 @@ from collections.abc import Sequence
 import anyio
 import attrs
 
-from drumbeat.errors import Problem, StoreError, WorkspaceError
+from drumbeat.core.model import Claim
+from drumbeat.errors import ClaimLost, Problem, StoreError, WorkspaceError
 from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.clock import holding, nap
 from drumbeat.runtime.conclusion import Ending
 from drumbeat.runtime.dispatcher import Dispatcher
 from drumbeat.runtime.packs import reload_packs
+from drumbeat.runtime.replies import Replies
 from drumbeat.runtime.services import Services, log
 
 
@@ -21,6 +23,7 @@ class Upkeep:
     services: Services
     agenda: Agenda
     dispatcher: Dispatcher
+    replies: Replies
     _lock: anyio.Lock = attrs.field(factory=anyio.Lock)
 
     async def keep_reloading(self) -> None:
@@ -85,15 +88,17 @@ class Upkeep:
         services.faults[what] = problem
 
     async def keep_renewing(self) -> None:
-        """Renew the claims of the runs that are going, until cancelled."""
+        """Renew what runs and replies hold, conversations included, until cancelled."""
         services = self.services
         while True:
             await nap(services.clock, services.settings.lease / 3)
-            runs = dict(self.dispatcher.going)
-            if not runs:
+            runs, replies = dict(self.dispatcher.going), self.replies.holding()
+            claims = [claim for run in runs.values() for claim in run.claims]
+            claims += [claim for _, claim in replies]
+            if not claims:
                 continue
             try:
-                held = await services.store.renew([run.claim for run in runs.values()])
+                held = await services.store.renew(claims)
             except StoreError as error:
                 services.trouble(error)
                 continue
@@ -101,3 +106,16 @@ class Upkeep:
                 if run_id not in held and run_id in self.dispatcher.going:
                     # Whoever has taken it over settles it; this one only ends.
                     run.stop(Ending(state="interrupted"))
+            for reply, claim in replies:
+                if claim.run_id not in held and reply.claim is claim:
+                    reply.stop(_taken_over(claim))
+
+
+def _taken_over(claim: Claim) -> ClaimLost:
+    return ClaimLost(
+        Problem(
+            code="claim-lost",
+            message=f"the conversation {claim.slug} was taken over in the middle of a reply",
+            remedy="see to it that one engine alone works on the data folder, and ask again",
+        )
+    )

@@ -362,7 +362,13 @@ async def _check_conversations(store: Store) -> None:
     await store.hold("talk", run_id="talk-run")
     await store.finish(claim, _run(claim))
     freed = _given(await store.hold("talk", run_id="x"), "a run that ends frees its conversations")
+    run = _only(await store.runs(target="talk-run"))
+    await store.record(claim=freed, run=attrs.evolve(run, turns=run.turns * 2, handle="later"))
+    after = _only(await store.runs(target="talk-run"))
+    _same(len(after.turns), 2 * len(run.turns), "a finished run is given the turns of replies")
+    _same((after.handle, after.intent), ("later", run.intent), "and keeps its intent")
     await store.finish(freed, None)
+    await _lost(store.record, claim=freed, run=run)
 
 
 async def _check_take_over(store: Store) -> None:

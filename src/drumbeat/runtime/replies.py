@@ -1,0 +1,289 @@
+"""A person's answer to a run: one more turn in the conversation that the run was held in.
+
+Theory of operation. A reply is asked for by a caller who waits, so it lives in that caller's task
+and ends with it. It takes the conversation as a run does, under an id of its own, and so excludes
+every run and every other reply that wants to talk in it, and nobody else.
+
+Before anything is sent, the turn stands in the run's record as one without an answer; that numbers
+it for good, and is what a crash leaves of it. When it is over, the record gets what came of it, and
+the event `reply_completed` is appended as the conversation is freed. What the store does not take
+then is owed: the caller has the answer, and `pay_debts` writes it down when the store takes it.
+
+A reply decides nothing about the automation: it makes no intent and sets or clears no pin. The one
+thing that it changes in a pin is the handle, if the conversation is still the pinned one: an agent
+that names each turn anew would else go on, in the next run, from before the answer.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Literal
+from uuid import uuid4
+
+import anyio
+import attrs
+
+from drumbeat.core.model import Claim, Reply, RunRecord
+from drumbeat.errors import (
+    AgentError,
+    ClaimLost,
+    DrumbeatError,
+    EngineBusy,
+    NotFound,
+    Problem,
+    SessionBusy,
+    StoreError,
+)
+from drumbeat.protocols import Store
+from drumbeat.runtime.reply_turn import ReplyTurn, current_layers
+from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.signals import Signal
+
+_ALL = 1_000_000
+
+
+@attrs.define(kw_only=True, eq=False)
+class Answering:
+    """A reply that is going, from the look for its run to the end of its turn."""
+
+    id: str = attrs.field(factory=lambda: f"reply-{uuid4()}")
+    claim: Claim | None = None
+    """On the conversation, while it is held."""
+    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    stopping: DrumbeatError | None = None
+    """Why it is being cancelled, when the engine cancels it."""
+
+    def stop(self, error: DrumbeatError) -> None:
+        """Cancel it; its caller gets `error`, unless the agent answers all the same."""
+        self.stopping = self.stopping or error
+        self.scope.cancel()
+
+
+@attrs.define(kw_only=True)
+class Replies:
+    """The replies of one engine."""
+
+    services: Services
+    going: dict[str, Answering] = attrs.field(factory=dict)
+    """By the ids under which they hold conversations."""
+    _ended: Signal = attrs.field(factory=Signal)
+    _debts: list[Callable[[], Awaitable[None]]] = attrs.field(factory=list)
+    _owing: Signal = attrs.field(factory=Signal)
+
+    # ---- asking
+
+    async def reply(self, target: str, text: str, profile: str | None, *, wait: timedelta) -> Reply:
+        """As `Engine.reply`, whose docstring says what is raised."""
+        answering = Answering()
+        self.going[answering.id] = answering
+        try:
+            with answering.scope:
+                (await current_layers(self.services)).resolve(None, profile)
+                run, claim = await self._taken(answering, target, wait)
+                return await self._answer(answering, run, claim, text, profile)
+        finally:
+            del self.going[answering.id]
+            self._ended.notify()
+        assert answering.stopping is not None, "only `stop` cancels the scope"
+        raise answering.stopping
+
+    def holding(self) -> list[tuple[Answering, Claim]]:
+        """The replies that hold a conversation, and their claims."""
+        return [(each, each.claim) for each in self.going.values() if each.claim is not None]
+
+    async def _taken(
+        self, answering: Answering, target: str, wait: timedelta
+    ) -> tuple[RunRecord, Claim]:
+        """Find the run that `target` names, and take its conversation."""
+        services = self.services
+        end = services.clock.monotonic() + wait.total_seconds()
+        while True:
+            seen = services.conversations_freed.count
+            run = await find_answered(services.store, target)
+            # Which conversation a run that is going talks in may still change.
+            if run.state != "running":
+                claim = await services.store.hold(_session_of(run), run_id=answering.id)
+                if claim is not None:
+                    answering.claim = claim
+                    return run, claim
+            left = timedelta(seconds=end - services.clock.monotonic())
+            if left <= timedelta(0):
+                raise SessionBusy(
+                    Problem(
+                        code="session-busy",
+                        message=f"somebody else talks in the conversation of {run.slug} that "
+                        f"{target!r} names; the text was not sent",
+                        remedy="ask again later, or let the call wait with `wait`",
+                    )
+                )
+            await services.conversations_freed.wait(seen, clock=services.clock, limit=left)
+
+    async def _answer(
+        self, answering: Answering, run: RunRecord, claim: Claim, text: str, profile: str | None
+    ) -> Reply:
+        turn: ReplyTurn | None = None
+        state: Literal["succeeded", "failed", "cancelled"] = "cancelled"
+        problem: Problem | None = None
+        try:
+            turn = await self._begun(run, claim, text, profile)
+            reply = await turn.take()
+            state = "succeeded"
+            return reply
+        except AgentError as error:
+            state, problem = "failed", error.problem
+            raise
+        finally:
+            if state == "cancelled" and answering.stopping is not None:
+                state, problem = "failed", answering.stopping.problem
+            answering.claim = None
+            self.services.stuck.discard(claim.run_id)
+            with anyio.CancelScope(shield=True):
+                await self._end(turn, claim, state, problem)
+
+    async def _begun(
+        self, run: RunRecord, claim: Claim, text: str, profile: str | None
+    ) -> ReplyTurn:
+        # Another reply may have been written into it before the conversation was taken.
+        run = await find_answered(self.services.store, run.run_id)
+        turn = ReplyTurn(
+            services=self.services,
+            claim=claim,
+            run=run,
+            session_id=claim.slug,
+            text=text,
+            profile=profile,
+        )
+        await turn.begin()
+        return turn
+
+    # ---- the end of one
+
+    async def _end(
+        self,
+        turn: ReplyTurn | None,
+        claim: Claim,
+        state: Literal["succeeded", "failed", "cancelled"],
+        problem: Problem | None,
+    ) -> None:
+        """Write it down and free the conversation, at once or when the store takes it."""
+        services = self.services
+
+        async def write() -> None:
+            if turn is None:
+                await services.store.finish(claim, None)
+            else:
+                await turn.finish(state, problem)
+
+        if turn is not None and state == "succeeded":
+            await turn.keep_handle()
+        try:
+            await write()
+        except StoreError as error:
+            services.trouble(error)
+            self._debts.append(write)
+            self._owing.notify()
+        except ClaimLost as error:
+            log.error("claim_lost", run_id=claim.run_id, message=error.problem.message)
+        services.conversations_freed.notify()
+        if turn is not None:
+            await turn.write_result()
+
+    async def pay_debts(self) -> None:
+        """Write down what the store did not take when replies ended, until cancelled."""
+        while True:
+            seen = self._owing.count
+            while self._debts:
+                try:
+                    if not await self.services.insist(self._debts[0]):
+                        return  # draining: the next start frees the conversations
+                except ClaimLost as error:
+                    log.error("claim_lost", message=error.problem.message)
+                del self._debts[0]
+                self.services.conversations_freed.notify()
+            await self._owing.wait(seen)
+
+    # ---- the end of all
+
+    async def drain(self, limit: timedelta) -> None:
+        """Let the turns that are going end within `limit` on the clock, then cancel them.
+
+        Those that wait for their conversation are cancelled at once. Returns when none is going; an
+        agent that ignores its cancellation is waited for.
+        """
+        error = EngineBusy(
+            Problem(
+                code="engine-draining",
+                message="the engine drains, and has ended the reply",
+                remedy="ask again after the next start; the agent may have seen the text already",
+            )
+        )
+        for answering in list(self.going.values()):
+            if answering.claim is None:
+                answering.stop(error)
+
+        async def cancel_later() -> None:
+            if limit > timedelta(0):
+                await self.services.clock.sleep(limit)
+            self.stop(error)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel_later)
+            await self.over()
+            group.cancel_scope.cancel()
+
+    def stop(self, error: DrumbeatError) -> None:
+        """Cancel every reply; the callers get `error`."""
+        for answering in list(self.going.values()):
+            answering.stop(error)
+
+    async def over(self) -> None:
+        """Return when no reply is going."""
+        while self.going:
+            await self._ended.wait(self._ended.count)
+
+
+async def find_answered(store: Store, target: str) -> RunRecord:
+    """The run that an answer to `target`, a run, session or receipt id, is meant for.
+
+    For a session it is the latest run in it.
+
+    Raises:
+        NotFound: there is no such run, or there are several in different conversations.
+        StoreError: the store could not be read.
+    """
+    found = await store.runs(target=target, limit=1)
+    if found and target not in (found[0].run_id, found[0].session_id):
+        # A channel may give one receipt to many messages: any choice would be a guess.
+        found = await store.runs(target=target, limit=_ALL)
+        if len({(run.slug, run.session_id) for run in found}) > 1:
+            raise NotFound(
+                Problem(
+                    code="reply-ambiguous",
+                    message=f"{target!r} is the receipt of messages from {len(found)} runs in "
+                    "different conversations",
+                    remedy="let the deliverer return an id of its own for each message, or answer "
+                    "a run id",
+                )
+            )
+    if not found:
+        raise NotFound(
+            Problem(
+                code="run-unknown",
+                message=f"no run, session or receipt {target!r}",
+                remedy="take the id from runs(), sessions() or a receipt; runs that are older than "
+                "`keep_runs` are forgotten",
+            )
+        )
+    return found[0]
+
+
+def _session_of(run: RunRecord) -> str:
+    if run.session_id is None:
+        raise NotFound(
+            Problem(
+                code="run-without-conversation",
+                message=f"the run {run.run_id} of {run.slug} ended before a turn was answered, so "
+                "there is no conversation to answer in",
+                remedy="run the automation again, or answer another run of it",
+            )
+        )
+    return run.session_id

@@ -1,0 +1,56 @@
+"""The places of runs: so many, and those who come back first."""
+
+import anyio
+import pytest
+
+from drumbeat.runtime.places import Places
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_there_are_so_many_places() -> None:
+    places = Places(2)
+    assert [places.take(name) for name in ("a", "b", "c")] == [True, True, False]
+    assert places.leave("a")
+    assert places.take("c")
+
+
+async def test_leaving_twice_gives_up_one_place() -> None:
+    """And who has none gives up none."""
+    places = Places(1)
+    assert places.take("a")
+    assert [places.leave("a"), places.leave("a"), places.leave("b")] == [True, False, False]
+    assert [places.take("b"), places.take("c")] == [True, False]
+
+
+async def test_who_comes_back_is_before_those_who_begin() -> None:
+    """In the order in which they asked; one that is cancelled meanwhile takes nothing."""
+    places = Places(1)
+    assert places.take("holder")
+    order: list[str] = []
+
+    async def come_back(name: str) -> None:
+        await places.come_back(name)
+        order.append(name)
+
+    async with anyio.create_task_group() as group:
+        cancelled = anyio.CancelScope()
+
+        async def give_up() -> None:
+            with cancelled:
+                await places.come_back("cancelled")
+
+        group.start_soon(give_up)
+        await anyio.wait_all_tasks_blocked()
+        for name in ("first", "second"):
+            group.start_soon(come_back, name)
+            await anyio.wait_all_tasks_blocked()
+        cancelled.cancel()
+        await anyio.wait_all_tasks_blocked()
+        places.leave("holder")
+        assert not places.take("beginner")
+        await anyio.wait_all_tasks_blocked()
+        assert order == ["first"]
+        places.leave("first")
+    assert order == ["first", "second"]
+    assert not places.take("beginner")
