@@ -126,7 +126,19 @@ def test_the_custom_agent_says_what_its_page_shows(examples: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("example", "passed"), [("custom-agent", 7), ("in-your-tests", 7)])
+def test_the_crossed_answers_are_those_that_the_page_shows(examples: Path) -> None:
+    """Each question is answered from where it belongs."""
+    ended = python("chat-replies/crossed_answers.py", cwd=examples)
+    assert ended.returncode == 0, ended.stderr
+    page = (examples / "chat-replies/README.md").read_text()
+    assert f"crossed_answers.py\n{ended.stdout}```" in page
+    assert not (examples / "chat-replies/workspace/.drumbeat").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("example", "passed"), [("custom-agent", 7), ("in-your-tests", 7), ("chat-replies", 4)]
+)
 def test_the_tests_of_an_example_pass(examples: Path, example: str, passed: int) -> None:
     """They do what their pages say, all of them."""
     ended = python("-m", "pytest", "-q", "-p", "no:cacheprovider", example, cwd=examples)
