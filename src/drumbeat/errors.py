@@ -140,7 +140,19 @@ class StoreError(DrumbeatError):
 
 
 class EventsExpired(DrumbeatError):
-    """`events(after=…)` was asked to start before the oldest event that is kept."""
+    """`events(after=…)` was asked to start before the oldest event that is kept.
+
+    Args:
+        problem: what was asked for.
+        after: what to ask for instead, to read all that is kept.
+    """
+
+    after: int
+
+    def __init__(self, problem: Problem, after: int) -> None:
+        super().__init__(problem)
+        self.after = after
+        self.args: tuple[Any, ...] = (problem, after)
 
 
 class EngineBusy(DrumbeatError):

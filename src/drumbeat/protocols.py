@@ -12,6 +12,7 @@ from drumbeat.core.model import (
     MailBatch,
     Mark,
     Pin,
+    Purged,
     Receipt,
     Reply,
     Rotation,
@@ -151,6 +152,9 @@ class Store(Protocol):
 
     async def open(self, *, holder: str | None, lease: timedelta) -> None:
         """Open, creating or migrating the schema first.
+
+        On an open store it takes the lease over, and with a `holder` lapses every older claim: so
+        a standby becomes the holder without closing what others read through.
 
         Args:
             holder: the name of the engine that holds the data folder alone, which lapses every
@@ -305,4 +309,17 @@ class Store(Protocol):
 
     async def marks(self, prefix: str) -> list[Mark]:
         """Marks whose key begins with `prefix`, by key."""
+        ...
+
+    async def purge(self, *, now: datetime, keep_events: timedelta, keep_runs: timedelta) -> Purged:
+        """Forget what is old, a bounded part of it at a time; what was forgotten is counted.
+
+        Events older than `keep_events` go in the order of their ids. Runs that finished before
+        `keep_runs`, their intents and their settled fires go; fires are remembered for 7 days after
+        they settled at least. Never a fire that is open, a run that is going or whose intent is
+        pending. Marks whose value is None are forgotten: they read like those that never were.
+
+        Returns:
+            How much was forgotten; with `complete` False, call again.
+        """
         ...

@@ -2,10 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.core.identity import intent_id, run_id, slot_of, turn_id
+from drumbeat.core.identity import intent_id, run_began, run_id, slot_of, turn_id
 
 INSTANTS = st.datetimes(min_value=datetime(1000, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 
@@ -24,6 +25,18 @@ def test_run_ids_sort_by_time(one: datetime, other: datetime) -> None:
 @given(INSTANTS)
 def test_run_ids_of_one_instant_differ_by_their_salt(now: datetime) -> None:
     assert run_id(now, "a") != run_id(now, "b")
+
+
+@given(INSTANTS)
+def test_a_run_id_says_when_the_run_began(now: datetime) -> None:
+    assert run_began(run_id(now, "ab12")) == now
+
+
+@pytest.mark.parametrize(
+    "name", ["", "work", "20260302", "20260302T120509000042Z-", "20261302T120509000042Z-ab12"]
+)
+def test_what_is_no_run_id_says_nothing(name: str) -> None:
+    assert run_began(name) is None
 
 
 def test_a_slot_is_the_instant_in_utc() -> None:

@@ -10,7 +10,7 @@ import anyio
 import attrs
 import pytest
 
-from drumbeat.core.model import Claim, DeliveryIntent, Event, Fire, Mark, RunRecord, Usage
+from drumbeat.core.model import Claim, DeliveryIntent, Event, Fire, Mark, Purged, RunRecord, Usage
 from drumbeat.errors import EventsExpired, NotFound, StoreError
 from drumbeat.runtime.clock import SystemClock
 from drumbeat.runtime.store import SqliteStore
@@ -176,6 +176,35 @@ class Careless(SqliteStore):
             await super().settle_intent(*args, **rest)
 
 
+class Hoarding(SqliteStore):
+    async def purge(self, **given: Any) -> Purged:
+        return Purged()
+
+
+class Endless(SqliteStore):
+    async def purge(self, **given: Any) -> Purged:
+        return Purged(complete=False)
+
+
+class Thorough(SqliteStore):
+    """Forgets what is settled whether it was delivered or not."""
+
+    async def purge(self, *, now: datetime, **given: Any) -> Purged:
+        while (intent := await self.claim_intent(now=now)) is not None:
+            await self.settle_intent(intent, "abandoned")
+        return await super().purge(now=now, **given)
+
+
+class Silent(SqliteStore):
+    """Reads on behind what was forgotten as if nothing were missing."""
+
+    async def events(self, *, after: int, limit: int, wait: timedelta) -> list[Event]:
+        try:
+            return await super().events(after=after, limit=limit, wait=wait)
+        except EventsExpired as expired:
+            return await super().events(after=expired.after, limit=limit, wait=wait)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
@@ -185,14 +214,18 @@ class Careless(SqliteStore):
         Careless,
         Deaf,
         Eager,
+        Endless,
         Folding,
         Forgetful,
         Generous,
+        Hoarding,
         Lapsing,
         Lenient,
         Repeating,
         Shared,
+        Silent,
         Sleepy,
+        Thorough,
         Unfenced,
         Unfolding,
         Unmarking,

@@ -1,11 +1,26 @@
 """How runs, fires and intents are named."""
 
-from datetime import datetime
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+_RUN_ID: Final = re.compile(r"([0-9]{8}T[0-9]{12})Z-.+")
 
 
 def run_id(now: datetime, salt: str) -> str:
     """A run's id: sorts by time, safe as a folder name, made unique by `salt`."""
     return f"{now:%Y%m%dT%H%M%S}{now.microsecond:06d}Z-{salt}"
+
+
+def run_began(run: str) -> datetime | None:
+    """When the run of that id began, or None when it is no run's id."""
+    found = _RUN_ID.fullmatch(run)
+    if found is None:
+        return None
+    try:
+        return datetime.strptime(found[1], "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def slot_of(instant: datetime) -> str:

@@ -500,6 +500,17 @@ class Claim:
     fire: Fire | None
 
 
+@attrs.frozen(kw_only=True)
+class Purged:
+    """What a store forgot: how much of each kind, and whether that was all there was to forget."""
+
+    events: int = 0
+    runs: int = 0
+    fires: int = 0
+    marks: int = 0
+    complete: bool = True
+
+
 # ---- mail
 
 

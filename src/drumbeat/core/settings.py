@@ -69,10 +69,14 @@ class Settings:
     """How often a mailbox is looked at."""
     keep_artifacts: timedelta = attrs.field(default=30 * _DAY, validator=_positive)
     """How long the folder of a run is kept."""
+    keep_work: timedelta = attrs.field(default=_DAY, validator=_positive)
+    """How long `work/` in the folder of a run that succeeded is kept."""
     keep_events: timedelta = attrs.field(default=90 * _DAY, validator=_positive)
     """How long events are kept."""
     keep_runs: timedelta = attrs.field(default=400 * _DAY, validator=_positive)
-    """How long runs and settled fires are kept."""
+    """How long runs and settled fires are kept; fires for 7 days after they settled at least."""
+    tidy_interval: timedelta = attrs.field(default=_DAY, validator=_positive)
+    """How often what is older than is kept goes."""
     git_hosts: tuple[str, ...] = attrs.field(default=("github.com",), validator=_hosts)
     """The hosts to which `GITHUB_TOKEN` may be shown."""
     max_sleep: timedelta = attrs.field(default=timedelta(seconds=60), validator=_positive)

@@ -49,6 +49,11 @@ class Artifacts:
         self._redactor = redactor
         self._clock = clock
 
+    @property
+    def root(self) -> Path:
+        """Where the folders of all runs lie, by slug."""
+        return self._root
+
     def folder(self, slug: str, run_id: str) -> Path:
         """Where the artifacts of a run lie."""
         return self._root / slug / run_id

@@ -28,6 +28,7 @@ from drumbeat.core.model import (
     Event,
     Fire,
     Mark,
+    Purged,
     Receipt,
     RunRecord,
     Sent,
@@ -39,6 +40,7 @@ from drumbeat.runtime.clock import SystemClock, holding
 from drumbeat.runtime.store_commits import Commits
 from drumbeat.runtime.store_ledger import Ledger
 from drumbeat.runtime.store_problems import store_closed, store_error
+from drumbeat.runtime.store_retention import purge
 from drumbeat.runtime.store_schema import connect, prepare
 from drumbeat.runtime.store_threads import run_through
 
@@ -354,6 +356,15 @@ class SqliteStore(Store):
     async def marks(self, prefix: str) -> list[Mark]:
         """As `Store.marks`."""
         return await self._read("marks", lambda db: store_reads.read_marks(db, prefix))
+
+    # ---- forgetting
+
+    async def purge(self, *, now: datetime, keep_events: timedelta, keep_runs: timedelta) -> Purged:
+        """As `Store.purge`; the file keeps its size, and what comes is written where rows went."""
+        return await self._write(
+            "purge",
+            lambda ledger: purge(ledger.db, now=now, keep_events=keep_events, keep_runs=keep_runs),
+        )
 
 
 def _answer(db: sqlite3.Connection, question: Callable[[sqlite3.Connection], T]) -> T:

@@ -127,7 +127,8 @@ def read_events(db: sqlite3.Connection, after: int, limit: int) -> list[Event]:
                 code="events-expired",
                 message=f"events up to {purged} are purged, and those after {after} were asked for",
                 remedy=f"read on from after={purged}; what happened before is in the runs",
-            )
+            ),
+            purged,
         )
     rows = db.execute(
         "SELECT id, record FROM events WHERE id > ? ORDER BY id LIMIT ?", (after, max(0, limit))

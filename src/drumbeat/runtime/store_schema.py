@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 from drumbeat.runtime.store_problems import store_damaged, store_error, store_newer
 
-__all__ = ["SCHEMA_VERSION", "STEPS", "connect", "prepare"]
+__all__ = ["SCHEMA_VERSION", "STEPS", "connect", "examine", "prepare"]
 
 Step: TypeAlias = Callable[[sqlite3.Connection], None]
 
@@ -147,6 +147,18 @@ def connect(path: Path, *, busy: timedelta, read_only: bool = False) -> sqlite3.
         db.close()
         raise
     return db
+
+
+def examine(path: Path, *, busy: timedelta = timedelta(seconds=5)) -> int:
+    """Check the file `path`, which is there, without writing to it; return its schema's version.
+
+    Raises:
+        StoreError: `store-damaged`, `store-newer`, `store-locked` or `store-failed`.
+    """
+    try:
+        return _check(path, busy=busy, known=SCHEMA_VERSION)
+    except (sqlite3.Error, OSError) as error:
+        raise store_error(error, path) from error
 
 
 def prepare(path: Path, *, busy: timedelta, steps: Sequence[Step] = STEPS) -> None:

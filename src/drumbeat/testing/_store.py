@@ -24,7 +24,7 @@ from drumbeat.core.model import (
     Usage,
     Verdict,
 )
-from drumbeat.errors import ClaimLost, DrumbeatError, NotFound, Problem
+from drumbeat.errors import ClaimLost, DrumbeatError, EventsExpired, NotFound, Problem
 from drumbeat.protocols import Store
 
 __all__ = ["check_store"]
@@ -64,6 +64,7 @@ async def check_store(factory: Callable[[], Store]) -> None:
         _check_runs,
         _check_events,
         _check_many_writers,
+        _check_purge,
     ):
         store = factory()
         await store.open(holder="check-store", lease=_LEASE)
@@ -472,6 +473,73 @@ async def _check_many_writers(store: Store) -> None:
     open_now = {fire.id for fire in await store.fires(open=True)}
     _same(open_now, {fire.id for fire in expected}, "one writer's failure touches no other")
     await _skip(store, *expected)
+
+
+async def _check_purge(store: Store) -> None:
+    day = timedelta(days=1)
+    added = [_fire(slug, "1") for slug in ("purge-old", "purge-pending", "purge-going")]
+    await store.add_fires([added[0]])
+    old = await _claim(store, "purge-old")
+    # By the later of the two clocks: that of these values, and that of the store.
+    base = max(event.at for event in await _all_events(store))
+    old_run = attrs.evolve(_run(old, verdict="withhold"), finished_at=base)
+    await store.finish(old, old_run)
+    await store.add_fires([added[1]])
+    pending = await _claim(store, "purge-pending")
+    await store.finish(pending, attrs.evolve(_run(pending), finished_at=base))
+    await store.add_fires([added[2]])
+    going = await _claim(store, "purge-going")
+    none, kept = Mark(key="purge:none", value=None), Mark(key="purge:zero", value=0)
+    event = attrs.evolve(_event("young", None), at=base + 5 * day)
+    await store.record(claim=going, run=_going(going), marks=[none, kept], events=[event])
+    last = (await _all_events(store))[-1].id
+
+    async def there(slug: str) -> tuple[int, int]:
+        return len(await store.runs(slug=slug)), len(await store.fires(slug=slug))
+
+    await _purge(store, base + 6 * day, keep_events=1000 * day, keep_runs=7 * day)
+    _same(await there("purge-old"), (1, 1), "what is young is kept")
+    marks = [mark.key for mark in await store.marks("purge:")]
+    _same(marks, ["purge:zero"], "a mark whose value is None is forgotten, and no other")
+    await _purge(store, base + 6 * day, keep_events=3 * day, keep_runs=day)
+    _same(await there("purge-old"), (0, 1), "an old run goes; a fire stays 7 days after it settled")
+    again = _only(await store.add_fires([attrs.evolve(added[0], id="purge-again")]))
+    _same(again.verdict, "ran", "a fire that is remembered makes no second one")
+    _same(
+        [one.kind for one in await store.events(after=last - 1, limit=9, wait=timedelta())],
+        ["young"],
+        "old events go, those behind them stay",
+    )
+    try:
+        await store.events(after=0, limit=9, wait=timedelta())
+    except EventsExpired as expired:
+        _same(expired.after, last - 1, "EventsExpired says from where on there are events")
+    else:
+        _true(False, "reading from before what is kept raises EventsExpired")
+    await _purge(store, base + 900 * day, keep_events=day, keep_runs=day)
+    _same(await there("purge-old"), (0, 0), "a fire whose runs are gone goes with time")
+    _same(await there("purge-pending"), (1, 1), "what is still to be delivered is kept")
+    _same(await there("purge-going"), (1, 1), "what has not ended is kept")
+    rest = await store.events(after=last, limit=9, wait=timedelta())
+    _same(rest, [], "all events may go, and reading goes on behind the last of them")
+    intent = _given(await store.claim_intent(now=base), "an old intent is still delivered")
+    await store.settle_intent(intent, "delivered")
+    ended = attrs.evolve(_run(going, verdict="withhold"), finished_at=base)
+    await store.finish(going, ended)
+    await _purge(store, base + 900 * day, keep_events=day, keep_runs=day)
+    _same(await there("purge-pending"), (0, 0), "what was delivered goes in its turn")
+    _same(await there("purge-going"), (0, 0), "and so does what has ended")
+
+
+async def _purge(store: Store, now: datetime, **keep: timedelta) -> None:
+    for _ in range(100):
+        purged = await store.purge(
+            now=now, keep_events=keep["keep_events"], keep_runs=keep["keep_runs"]
+        )
+        if purged.complete:
+            return
+    msg = "the store breaks a rule: `purge` comes to an end when it is called again"
+    raise AssertionError(msg)
 
 
 async def _check_reopening(factory: Callable[[], Store]) -> None:

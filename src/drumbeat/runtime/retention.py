@@ -1,0 +1,130 @@
+"""What goes with time: folders of runs, events, runs, settled fires, answered requests.
+
+Theory of operation. The store knows what became of a run, so a folder goes by what stands there: a
+run that is going, whose fire is open or whose intent is pending keeps all of it. A folder that the
+store knows nothing of goes by the time in its name. The folders are looked at first, so that a run
+is still known when its folder goes. Nothing here can fail a run, and whatever a crash leaves is
+found the next time.
+"""
+
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import attrs
+from anyio import to_thread
+
+from drumbeat.core.identity import run_began
+from drumbeat.core.model import RunRecord
+from drumbeat.errors import StoreError
+from drumbeat.runtime.clock import holding, nap
+from drumbeat.runtime.services import Services, log
+
+__all__ = ["Retention"]
+
+_AGAIN = timedelta(hours=1)
+"""When it is tried again after trouble."""
+
+
+@attrs.define(kw_only=True)
+class Retention:
+    """The retention of one engine: as it starts, and each `Settings.tidy_interval`."""
+
+    services: Services
+    _shown: set[Path] = attrs.field(factory=set)
+
+    async def run(self) -> None:
+        """Tidy until cancelled."""
+        services = self.services
+        while True:
+            pause = services.settings.tidy_interval
+            try:
+                await self.tidy()
+            except StoreError as error:
+                services.trouble(error)
+                pause = min(pause, _AGAIN)
+            await nap(services.clock, pause)
+
+    async def tidy(self) -> None:
+        """Let go what is older than is kept.
+
+        Raises:
+            StoreError: the store could not be read or written; what is left goes the next time.
+        """
+        services = self.services
+        now = services.clock.now()
+        folders = 0
+        with holding(services.clock, "retention"):
+            for folder, works in await to_thread.run_sync(self._aged, now):
+                folders += await self._tidy(folder, now, works=works)
+        events = runs = fires = 0
+        complete = False
+        while not complete:
+            purged = await services.store.purge(
+                now=now,
+                keep_events=services.settings.keep_events,
+                keep_runs=services.settings.keep_runs,
+            )
+            events, runs = events + purged.events, runs + purged.runs
+            fires, complete = fires + purged.fires, purged.complete
+        if folders or events or runs or fires:
+            log.info("tidied", folders=folders, events=events, runs=runs, fires=fires)
+
+    def _aged(self, now: datetime) -> list[tuple[Path, bool]]:
+        """The folders of runs old enough to be looked at, and whether each has its `work/`."""
+        settings = self.services.settings
+        found = []
+        for folder, began in _folders(self.services.artifacts.root):
+            works = (folder / "work").is_dir()
+            if began <= now - settings.keep_artifacts or (
+                works and began <= now - settings.keep_work
+            ):
+                found.append((folder, works))
+        return found
+
+    async def _tidy(self, folder: Path, now: datetime, *, works: bool) -> bool:
+        """Remove what is old of one folder, and say whether that was anything."""
+        settings = self.services.settings
+        runs = await self.services.store.runs(target=folder.name, limit=1)
+        run = next((run for run in runs if run.run_id == folder.name), None)
+        if run is None:
+            began = run_began(folder.name)
+            old = began is not None and began <= now - settings.keep_artifacts
+            return old and await self._remove(folder)
+        if run.finished_at is None or _is_awaited(run):
+            return False
+        # Answers of people are turns in it that come later.
+        last = max([run.finished_at, *(turn.finished_at for turn in run.turns)])
+        if last <= now - settings.keep_artifacts:
+            return await self._remove(folder)
+        aged = run.state == "succeeded" and last <= now - settings.keep_work
+        return works and aged and await self._remove(folder / "work")
+
+    async def _remove(self, folder: Path) -> bool:
+        try:
+            await to_thread.run_sync(shutil.rmtree, folder)
+        except OSError as error:
+            if folder not in self._shown:
+                self._shown.add(folder)
+                reason = error.strerror or str(error)
+                log.warning("folder_not_removed", folder=str(folder), reason=reason)
+            return False
+        return True
+
+
+def _is_awaited(run: RunRecord) -> bool:
+    return run.delivery == "pending" or run.fire.verdict is None
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, datetime]]:
+    """The folders of runs, and when each run began; anything else is somebody's, and stays."""
+    try:
+        slugs = [entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink()]
+    except FileNotFoundError:
+        return
+    for slug in slugs:
+        for folder in slug.iterdir():
+            began = run_began(folder.name)
+            if began is not None and folder.is_dir() and not folder.is_symlink():
+                yield folder, began
