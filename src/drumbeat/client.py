@@ -1,5 +1,6 @@
 """All that needs no agent: reading what happened, and putting requests in as rows."""
 
+import os
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -22,14 +23,17 @@ from drumbeat.core.model import (
     Status,
     Workspace,
 )
+from drumbeat.core.redaction import Redactor
 from drumbeat.errors import NotFound, Problem
 from drumbeat.protocols import Pins, Store
+from drumbeat.runtime import requests
 from drumbeat.runtime.entered import Entered, Folder
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.preview import preview
 from drumbeat.runtime.rules import Rules, read_rules
+from drumbeat.runtime.search_path import door_secrets
 from drumbeat.runtime.workspace import load_workspace
 
 _ALL = 1_000_000
@@ -165,6 +169,107 @@ class Client(Entered):
         if not _stands(workspace, slug):
             raise _unknown(workspace, slug)
 
+    async def pause(self, slug: str, reason: str) -> None:
+        """Let nothing start by itself any more, until `resume`; running it by hand still works.
+
+        Whatever falls due meanwhile is recorded as `skipped: paused (reason)`. A run that is going
+        goes on. It stands in the data folder, so a restart changes nothing. Paused again for the
+        same reason, nothing changes; for another one, that is the reason from then on.
+
+        Args:
+            slug: the automation.
+            reason: why, for the records.
+
+        Raises:
+            DrumbeatError: the reason is blank (`reason-missing`).
+            NotFound: no automation has that slug.
+            WorkspaceError: the workspace cannot be read.
+            StoreError: it could not be committed.
+        """
+        reason = await self._asked_for(reason)
+        await self._require(slug)
+        await requests.set_paused(await self._writable(), slug, reason, clock=self._clock)
+
+    async def resume(self, slug: str) -> None:
+        """Let a paused automation go on; one that is not paused is left as it is.
+
+        What was skipped is not made up for.
+
+        Raises:
+            NotFound: no automation has that slug, and none of it is paused.
+            WorkspaceError: the workspace cannot be read.
+            StoreError: it could not be committed.
+        """
+        self._check_inside()
+        if slug not in await self._paused():
+            await self._require(slug)
+            return
+        await requests.set_paused(await self._writable(), slug, None, clock=self._clock)
+
+    async def cancel(self, run_id: str, reason: str) -> None:
+        """Ask the engine to end a run that is going; it ends as `cancelled`, its intent demoted.
+
+        Returns once that is committed; the engine takes it up within `Settings.request_poll`. It
+        outlives the engine: a run that a crash interrupts first ends as cancelled at the next
+        start, and has no other attempt. A run that ends by itself first keeps how it ended. Asked
+        again, or for a run that was cancelled, nothing changes.
+
+        Args:
+            run_id: of a run that is going.
+            reason: why, for the records.
+
+        Raises:
+            DrumbeatError: the reason is blank (`reason-missing`).
+            NotFound: there is no such run, or it ended otherwise (`run-ended`).
+            StoreError: it could not be committed.
+        """
+        reason = await self._asked_for(reason)
+        run = await self.find_run(run_id)
+        if run.run_id != run_id:
+            raise _no_run(run_id)
+        if run.state == "cancelled":
+            return
+        if run.state != "running":
+            raise requests.ended_already(run)
+        key = requests.CANCEL + run_id
+        await requests.ask(await self._writable(), key, reason, clock=self._clock)
+
+    async def rotate(self, slug: str, reason: str) -> None:
+        """Ask the engine to give up the conversation of `slug`: the next run begins another one.
+
+        Returns once that is committed; the engine carries it out within `Settings.request_poll`,
+        or at its next start. While a run of `slug` is going, or somebody talks in the conversation,
+        it waits for the end of that. Asked again before it was carried out, nothing changes.
+
+        Args:
+            slug: an automation, or an orphan among `sessions()`.
+            reason: why, for the rotation log.
+
+        Raises:
+            DrumbeatError: the reason is blank (`reason-missing`).
+            NotFound: no automation has that slug, and nothing is pinned for it.
+            WorkspaceError: the workspace cannot be read.
+            StoreError: it could not be committed, or the pins could not be read.
+        """
+        reason = await self._asked_for(reason)
+        if slug not in await self.sessions():
+            await self._require(slug)
+        key = requests.ROTATE + slug
+        await requests.ask(await self._writable(), key, reason, clock=self._clock)
+
+    async def _asked_for(self, reason: str) -> str:
+        """A reason as it may stand in the records."""
+        self._check_inside()
+        return self._redactor().text(requests.check_reason(reason))
+
+    def _redactor(self) -> Redactor:
+        secrets = self._secrets
+        return Redactor(door_secrets(os.environ) if secrets is None else secrets)
+
+    async def _paused(self) -> dict[str, str]:
+        store = await self._readable()
+        return {} if store is None else await requests.paused(store)
+
     async def acknowledge(self, intent_id: str, receipt: Receipt | None = None) -> None:
         """Say that a pulled intent was delivered.
 
@@ -219,13 +324,7 @@ class Client(Entered):
         store = await self._readable()
         found = [] if store is None else await store.runs(target=target, limit=1)
         if not found:
-            raise NotFound(
-                Problem(
-                    code="run-unknown",
-                    message=f"no run, session or receipt {target!r}",
-                    remedy="take the id from runs()",
-                )
-            )
+            raise _no_run(target)
         return found[0]
 
     async def fires(self, slug: str | None = None, *, limit: int = 100) -> list[Fire]:
@@ -312,7 +411,7 @@ class Client(Entered):
             state="running" if held else "stopped",
             path=(),
             workspace=workspace,
-            paused={},
+            paused={} if store is None else await requests.paused(store),
             running=tuple(running),
             stuck=(),
             waiting=tuple(fire for fire in fires if fire.run_id not in going),
@@ -352,7 +451,7 @@ class Client(Entered):
             run=next(iter(runs), None),
             now=now,
             upcoming=next((due.slot for due in ahead if due.slot >= first), None),
-            note=_note(workspace, slug),
+            note=_note(workspace, slug, (await self._paused()).get(slug)),
         )
 
     async def sweep(self) -> list[str]:
@@ -399,6 +498,16 @@ def _stands(workspace: Workspace, slug: str) -> bool:
     return broken or workspace.find(slug) is not None
 
 
+def _no_run(target: str) -> NotFound:
+    return NotFound(
+        Problem(
+            code="run-unknown",
+            message=f"no run, session or receipt {target!r}",
+            remedy="take the id from runs()",
+        )
+    )
+
+
 def _unknown(workspace: Workspace, slug: str) -> NotFound:
     known = ", ".join(automation.slug for automation in workspace.automations)
     return NotFound(
@@ -410,13 +519,15 @@ def _unknown(workspace: Workspace, slug: str) -> NotFound:
     )
 
 
-def _note(workspace: Workspace, slug: str) -> str:
+def _note(workspace: Workspace, slug: str, paused: str | None) -> str:
     """What keeps `slug` from being due at present."""
     automation = workspace.find(slug)
     if automation is None:
         return "its file is broken" if _stands(workspace, slug) else "there is no file of it"
     if not automation.enabled:
         return "its file says that it is disabled"
+    if paused is not None:
+        return f"it is paused ({paused})"
     if automation.schedule is None:
         unread = any(isinstance(trigger, ScheduleTrigger) for trigger in automation.triggers)
         return "its schedule cannot be read" if unread else "no schedule makes it due"

@@ -6,6 +6,10 @@ workspace is looked at, due moments become fires, due fires become runs, intents
 renewed. The loops share nothing but the store and a few signals. One task supervises them: a fault
 ends the loops and waits in `wait()`; it never cancels the host's own body.
 
+A standby that finds the folder held opens the store as a client does, and the task that supervises
+tries for the lock first; once it has it, it begins as if just entered, with the files as they stand
+by then.
+
 Trouble with the store is no fault. What entering has to write is tried once; what the store does
 not take then is made up for by the dispatcher (the runs that were going) and by the next reload
 (the marks of schedules), while `status().faults` says so.
@@ -20,6 +24,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 import anyio
+import attrs
 from anyio import to_thread
 
 from drumbeat.client import Client
@@ -38,6 +43,7 @@ from drumbeat.core.redaction import Redactor
 from drumbeat.core.settings import Settings
 from drumbeat.errors import (
     ClaimLost,
+    DrumbeatError,
     EngineBusy,
     NotRun,
     Problem,
@@ -45,6 +51,7 @@ from drumbeat.errors import (
     WorkspaceError,
 )
 from drumbeat.protocols import Agent, Clock, Deliverer, Pins, Store
+from drumbeat.runtime import requests
 from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.config_files import ConfigFiles
@@ -55,14 +62,27 @@ from drumbeat.runtime.packs import load_packs
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.rules import Rules
 from drumbeat.runtime.schedule_marks import Zones
-from drumbeat.runtime.search_path import DOOR_SECRETS, search_path
+from drumbeat.runtime.search_path import door_secrets, search_path
 from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.signals import Signal
+from drumbeat.runtime.standby import outcome, stand_by
 from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.runtime.zones import zones_for
 
 _ALL = 1_000_000
 _LAST_WORD = 1.0
 """Real seconds for deliveries that are going when an engine on a driven clock is left."""
+
+
+@attrs.frozen(kw_only=True)
+class _Parts:
+    """What stands around an engine as it begins."""
+
+    env: dict[str, str]
+    zones: Zones
+    workspace: WorkspaceCache
+    packs: tuple[Pack, ...]
+    config: ConfigFiles
 
 
 class Engine(Client):
@@ -82,6 +102,8 @@ class Engine(Client):
         secrets: values that are redacted from what the engine writes, by variable name, and are not
             passed on to tools and agents; None takes the doors' variables of the environment.
         env: what tools and agents inherit; None captures `os.environ` on entering.
+        standby: when another engine holds the data folder, wait as a client for it to go, and take
+            over then: see `drumbeat.Status.state`.
         clock: where time comes from; `drumbeat.testing.ManualClock` in tests.
         store: in place of the SQLite file of the data folder.
         pins: in place of `session_pins.json`.
@@ -98,6 +120,7 @@ class Engine(Client):
         settings: Settings | None = None,
         secrets: Env | None = None,
         env: Env | None = None,
+        standby: bool = False,
         clock: Clock | None = None,
         store: Store | None = None,
         pins: Pins | None = None,
@@ -110,7 +133,9 @@ class Engine(Client):
         self._env = env
         self._clock = clock or SystemClock()
         self._pins = pins
-        self._running: Literal["running", "draining", "stopped"] = "stopped"
+        self._standby = standby
+        self._standby_fault: Problem | None = None
+        self._running: Literal["standby", "running", "draining", "stopped"] = "stopped"
         self._fault: BaseException | None = None
         self._fault_told = False
         self._life: Life | None = None
@@ -120,53 +145,74 @@ class Engine(Client):
     async def __aenter__(self) -> Self:
         """Take the data folder, settle what a crash left, and start.
 
+        With `standby`, a folder that is held is waited for; that begins when this returns.
+
         Raises:
             EngineBusy: another engine holds the data folder.
             WorkspaceError: the workspace cannot be read, or a pack or the configuration is wrong.
             StoreError: the database or the pins cannot be opened or read.
             DrumbeatError: a setting or the zone is wrong, or it was entered before.
         """
-        settings = self._given_settings or Settings.from_env(os.environ)
+        self._settings = settings = self._given_settings or Settings.from_env(os.environ)
         # An intent must not be leased again while its delivery may still be going.
         lease = max(settings.lease, settings.deliver_timeout + timedelta(minutes=1))
         state = await self._begin(lease=lease)
         self._lock = EngineLock(self.data_dir)
+        self._over = Signal()
+        self._waiting = anyio.CancelScope()
         try:
             env = dict(os.environ if self._env is None else self._env)
-            zones = await to_thread.run_sync(zones_for, self._timezone, env)
-            workspace = WorkspaceCache(self.workspace_dir)
-            first = await workspace.reload()
-            if first.error is not None:
-                raise first.error
-            packs, config = await self._surroundings(env)
+            parts = await self._parts(env)
             await state.prepare()
             since = self._clock.now().isoformat(timespec="seconds")
-            holder = await self._lock.acquire(since=since)
-            store = await state.open(holder=holder)
-            self._life = life = Life.of(
-                self._services(
-                    settings=settings,
-                    env=env,
-                    zones=zones,
-                    workspace=workspace,
-                    packs=packs,
-                    config=config,
-                    store=store,
-                ),
-                self._deliverer,
-            )
-            await life.make_ready()
+            try:
+                holder = await self._lock.acquire(since=since)
+            except EngineBusy as busy:
+                if not self._standby:
+                    raise
+                await state.open(holder=None)
+                log.info("engine_standby", reason=busy.problem.message)
+            else:
+                self._life = await self._take(parts, holder)
             self._group = anyio.create_task_group()
             await self._group.__aenter__()
         except BaseException:
             await self._give_up_folder()
             raise
-        self._running = "running"
-        self._group.start_soon(self._supervise, life)
-        log.info("engine_started", workspace=str(self.workspace_dir), holder=holder)
-        for path in workspace.workspace.problems:
-            log.error("automation_broken", path=str(path))
+        self._running = "standby" if self._life is None else "running"
+        self._group.start_soon(self._supervise, env)
         return self
+
+    async def _parts(self, env: dict[str, str]) -> "_Parts":
+        """What stands around the engine, as it is at this instant."""
+        zones = await to_thread.run_sync(zones_for, self._timezone, env)
+        workspace = WorkspaceCache(self.workspace_dir)
+        first = await workspace.reload()
+        if first.error is not None:
+            raise first.error
+        packs, config = await self._surroundings(env)
+        return _Parts(env=env, zones=zones, workspace=workspace, packs=packs, config=config)
+
+    async def _take(self, parts: "_Parts", holder: str) -> Life:
+        """Begin the life of the engine that holds the folder, what an earlier one left included."""
+        store = await self._state.take_over(holder=holder)
+        life = Life.of(self._services(parts, store), self._deliverer)
+        await life.make_ready()
+        log.info("engine_started", workspace=str(self.workspace_dir), holder=holder)
+        for path in parts.workspace.workspace.problems:
+            log.error("automation_broken", path=str(path))
+        return life
+
+    async def _take_over(self, env: dict[str, str], holder: str) -> Life:
+        """The same for a standby, whose holder has gone."""
+        life = await self._take(await self._parts(env), holder)
+        log.warning("engine_took_over", holder=holder)
+        event = life.services.event("engine_took_over", self._clock.now(), holder=holder)
+        try:
+            await life.services.store.record(events=(event,))
+        except StoreError as error:
+            life.services.trouble(error)
+        return life
 
     async def _give_up_folder(self) -> None:
         self._phase, self._running = "left", "stopped"
@@ -187,20 +233,9 @@ class Engine(Client):
             raise WorkspaceError(problems)
         return packs, config
 
-    def _services(
-        self,
-        *,
-        settings: Settings,
-        env: dict[str, str],
-        zones: Zones,
-        workspace: WorkspaceCache,
-        packs: tuple[Pack, ...],
-        config: ConfigFiles,
-        store: Store,
-    ) -> Services:
-        secrets = self._secrets
-        if secrets is None:
-            secrets = {name: env[name] for name in sorted(DOOR_SECRETS) if env.get(name)}
+    def _services(self, parts: "_Parts", store: Store) -> Services:
+        env = parts.env
+        secrets = door_secrets(env) if self._secrets is None else self._secrets
         redactor = Redactor(secrets)
         if self._pins is None:
             self._pins = SessionPins(self.data_dir, clock=self._clock)
@@ -208,10 +243,10 @@ class Engine(Client):
         return Services(
             clock=self._clock,
             store=store,
-            settings=settings,
+            settings=self._settings,
             agent=self._agent,
             pins=self._pins,
-            workspace=workspace,
+            workspace=parts.workspace,
             artifacts=Artifacts(self.data_dir, redactor, self._clock),
             redactor=redactor,
             workspace_dir=self.workspace_dir,
@@ -220,31 +255,54 @@ class Engine(Client):
             base_env=env,
             withheld=frozenset(secrets),
             search_path=search_path(
-                workspace=self.workspace_dir, packs=packs, base=env.get("PATH", os.defpath)
+                workspace=self.workspace_dir, packs=parts.packs, base=env.get("PATH", os.defpath)
             ),
-            packs=packs,
-            config=config,
-            zones=zones,
+            packs=parts.packs,
+            config=parts.config,
+            zones=parts.zones,
             patient=False,
         )
 
-    async def _supervise(self, life: Life) -> None:
+    async def _supervise(self, env: dict[str, str]) -> None:
         try:
-            await life.go_on()
+            if self._life is None:
+                with self._waiting:
+                    await self._stand_by(env)
+            # One that was left while it took over may have taken over all the same.
+            if self._life is not None and not self._waiting.cancel_called:
+                await self._life.go_on()
         except Exception as error:  # noqa: BLE001  kept for wait(), which raises it
             # `wait` raises the first; of what followed from it the log alone tells.
             self._fault, *_ = faults = _leaves(error)
+            shown = self._redactor()
             for fault in faults:
-                trace = life.services.redactor.text("".join(format_exception(fault)))
+                trace = shown.text("".join(format_exception(fault)))
                 log.error("engine_failed", error=type(fault).__name__, trace=trace)
         finally:
             self._running = "stopped"
-            life.dispatcher.waiters.abandon()
-            life.over.notify()
-            life.services.state_changed.notify()
-            life.replies.stop(self._stopped("the engine stopped during the reply"))
-            with anyio.CancelScope(shield=True):
-                await life.replies.over()
+            self._over.notify()
+            if self._life is not None:
+                self._life.dispatcher.waiters.abandon()
+                self._life.services.state_changed.notify()
+                self._life.replies.stop(self._stopped("the engine stopped during the reply"))
+                with anyio.CancelScope(shield=True):
+                    await self._life.replies.over()
+
+    async def _stand_by(self, env: dict[str, str]) -> None:
+        def failed(error: DrumbeatError | None) -> None:
+            self._standby_fault = None if error is None else error.problem
+
+        async def take_over(holder: str) -> Life:
+            return await self._take_over(env, holder)
+
+        life = await stand_by(
+            self._lock,
+            take_over,
+            clock=self._clock,
+            poll=self._settings.request_poll,
+            failed=failed,
+        )
+        self._life, self._running = life, "running"
 
     async def __aexit__(
         self,
@@ -263,7 +321,8 @@ class Engine(Client):
             Exception: the fault that stopped the engine, when the body ended well and nobody had it
                 from `wait()`.
         """
-        life = self._inside()
+        self._check_inside()
+        life = self._life
         cancelled = (
             isinstance(error, anyio.get_cancelled_exc_class())
             or anyio.current_effective_deadline() == -math.inf
@@ -271,7 +330,9 @@ class Engine(Client):
         try:
             with anyio.CancelScope(shield=True):
                 try:
-                    if cancelled:
+                    if life is None:
+                        self._waiting.cancel()
+                    elif cancelled:
                         await self._drain(life, timedelta(0))
                     elif isinstance(self._clock, Driven):
                         await self._drain(life, timedelta(0))
@@ -281,7 +342,8 @@ class Engine(Client):
                     else:
                         await self._drain(life, life.services.settings.drain_timeout)
                 finally:
-                    life.scope.cancel()
+                    if life is not None:
+                        life.scope.cancel()
             # Without the body's exception, which the group would wrap: it goes on as it is.
             await self._group.__aexit__(None, None, None)
         finally:
@@ -309,8 +371,11 @@ class Engine(Client):
         Raises:
             Exception: what stopped the engine, as `wait()` raises it.
         """
-        life = self._inside()
-        if self._running == "running":
+        self._check_inside()
+        life = self._life
+        if life is None:
+            self._waiting.cancel()
+        elif self._running == "running":
             log.info("engine_draining", reason=reason)
             self._running = "draining"
             self._group.start_soon(self._drain_and_stop, life)
@@ -327,18 +392,32 @@ class Engine(Client):
             Exception: what stopped the engine, as it was raised.
         """
         self._check_entered()
-        while self._life is not None and self._running != "stopped":
-            await self._life.over.wait(self._life.over.count)
+        while self._running != "stopped":
+            await self._over.wait(self._over.count)
         if self._fault is not None:
             self._fault_told = True
             raise self._fault
 
     def _inside(self) -> Life:
+        """What this engine is made of, when it holds the data folder.
+
+        Raises:
+            EngineBusy: it stands by.
+        """
         self._check_inside()
         if self._life is None:
-            msg = "entering made no life"
-            raise RuntimeError(msg)
+            raise EngineBusy(
+                Problem(
+                    code="engine-standby",
+                    message="this engine stands by, and another one holds the data folder",
+                    remedy="ask that one, or wait until this one has taken over: see status()",
+                )
+            )
         return self._life
+
+    @property
+    def _standing_by(self) -> bool:
+        return self._life is None and self._running == "standby"
 
     def _working(self) -> Life:
         life = self._inside()
@@ -358,28 +437,47 @@ class Engine(Client):
     # ---- asking for things
 
     async def _put(self, fire: Fire) -> Fire:
+        if self._standing_by:
+            return await super()._put(fire)
         life = self._working()
         stored = await super()._put(fire)
         life.services.fires_changed.notify()
         return stored
 
     async def _require(self, slug: str) -> None:
+        if self._standing_by:
+            return await super()._require(slug)
         life = self._working()
         if not life.services.stands(slug):
             # Its file may have been written a moment ago.
             await life.upkeep.reload()
-        await super()._require(slug)
+        return await super()._require(slug)
+
+    async def cancel(self, run_id: str, reason: str) -> None:
+        """As `Client.cancel`; taken up at once."""
+        await super().cancel(run_id, reason)
+        self._look_at_requests()
+
+    async def rotate(self, slug: str, reason: str) -> None:
+        """As `Client.rotate`; taken up at once."""
+        await super().rotate(slug, reason)
+        self._look_at_requests()
+
+    def _look_at_requests(self) -> None:
+        if self._life is not None:
+            self._life.desk.asked.notify()
 
     async def acknowledge(self, intent_id: str, receipt: Receipt | None = None) -> None:
         """As `Client.acknowledge`; a later intent of that automation can go out then."""
-        life = self._inside()
         await super().acknowledge(intent_id, receipt)
-        life.services.intents_changed.notify()
+        if self._life is not None:
+            self._life.services.intents_changed.notify()
 
     async def run(self, slug: str) -> RunRecord:
         """Run one automation by hand and return the record of the run; disabled ones run too.
 
-        Cancelling the caller leaves the run alone.
+        Cancelling the caller leaves the run alone. A standby puts the fire in, and waits for the
+        record that the holder of the data folder makes of it.
 
         Raises:
             NotFound: no automation has that slug.
@@ -389,6 +487,8 @@ class Engine(Client):
             ClaimLost: somebody else took the run over; its record is theirs to write.
             StoreError: the fire could not be committed.
         """
+        if self._standing_by:
+            return await self._run_elsewhere(slug)
         life = self._working()
         if life.services.draining:
             raise EngineBusy(
@@ -409,14 +509,7 @@ class Engine(Client):
         if waiter.run is not None:
             return waiter.run
         if waiter.fire is not None:
-            raise NotRun(
-                Problem(
-                    code="not-run",
-                    message=f"{slug} did not run: {waiter.fire.reason}",
-                    remedy="look at the file and at fires()",
-                ),
-                waiter.fire,
-            )
+            raise _not_run(waiter.fire)
         if self._running == "running":
             raise ClaimLost(
                 Problem(
@@ -426,6 +519,20 @@ class Engine(Client):
                 )
             )
         raise self._stopped(f"the engine stopped before {slug} had run") from self._fault
+
+    async def _run_elsewhere(self, slug: str) -> RunRecord:
+        await self._require(slug)
+        fire = await self._put(self._manual(slug, after=timedelta(0), slot=None, payload=None))
+        store, poll = await self._writable(), self._settings.request_poll
+        try:
+            fire, run = await outcome(fire, store=store, clock=self._clock, poll=poll)
+        except StoreError as error:
+            if self._phase == "left":
+                raise self._stopped(f"this standby was left before {slug} had run") from error
+            raise
+        if run is None:
+            raise _not_run(fire)
+        return run
 
     async def reply(
         self,
@@ -460,7 +567,8 @@ class Engine(Client):
             ContextCeiling: the conversation is too long; nothing is rotated for it.
             ConversationNotFound: the agent does not know the conversation any more; the same.
             ClaimLost: somebody else took the conversation over in the middle of the turn.
-            EngineBusy: the engine drains or has stopped; a turn that was going was cancelled.
+            EngineBusy: the engine stands by, drains or has stopped; a turn that was going was
+                cancelled.
             StoreError: the store or the pins are in trouble; the text was not sent.
             ValueError: `text` is blank, or `wait` is negative.
         """
@@ -516,22 +624,35 @@ class Engine(Client):
     # ---- reading
 
     async def _workspace(self) -> tuple[Workspace, dict[str, Automation]]:
-        services = self._inside().services
+        if self._life is None:
+            return await super()._workspace()
+        services = self._life.services
         return services.known_workspace, dict(services.workspace.last_good)
 
     async def _rules(self) -> Rules:
-        return self._inside().rules
+        return await super()._rules() if self._life is None else self._life.rules
 
     async def status(self) -> Status:
         """What the engine is doing at this instant; also when it has stopped or its store fails.
 
-        While the store cannot be read, `waiting` is empty and `faults` says why.
+        While the store cannot be read, `waiting` is empty and `faults` says why. A standby says
+        what a client does, and in `faults` why it could not take over.
         """
-        life = self._inside()
+        self._check_inside()
+        life = self._life
+        if life is None:
+            fault = self._standby_fault
+            return attrs.evolve(
+                await super().status(),
+                state=self._running,
+                faults=() if fault is None else (fault,),
+            )
         services = life.services
         waiting: list[Fire] = []
+        paused: dict[str, str] = {}
         try:
             waiting = await services.store.fires(open=True, limit=_ALL)
+            paused = await requests.paused(services.store)
         except StoreError as error:
             services.trouble(error)
         faults = list(services.faults.values())
@@ -548,13 +669,24 @@ class Engine(Client):
             state=self._running,
             path=services.search_path,
             workspace=services.known_workspace,
-            paused={},
+            paused=paused,
             running=tuple(run.record for run in going.values()),
             stuck=tuple(sorted(services.stuck)),
             waiting=tuple(fire for fire in waiting if fire.run_id not in going),
             faults=tuple(faults),
             zones={kind: (name, source) for kind, (_, name, source) in services.zones.items()},
         )
+
+
+def _not_run(fire: Fire) -> NotRun:
+    return NotRun(
+        Problem(
+            code="not-run",
+            message=f"{fire.slug} did not run: {fire.reason}",
+            remedy="look at the file and at fires()",
+        ),
+        fire,
+    )
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
-from drumbeat.core.explain import Subject, explain, subject_of
+from drumbeat.core.explain import Subject, explain, paused_reason, subject_of
 from drumbeat.core.model import DeliveryIntent, Fire, RunRecord, Usage
 from drumbeat.errors import Problem
 
@@ -120,9 +120,15 @@ WHAT = "brief (schedule) due at 2026-03-02T07:00:00Z"
             "record and not sent, by gate repeat-failure: again.",
         ),
         (
-            run(RAN, "cancelled", verdict="demote", gate="run-failed", reason="by hand"),
+            run(
+                RAN,
+                "cancelled",
+                verdict="demote",
+                gate="run-failed",
+                reason="the run was cancelled: by hand",
+            ),
             "ran as r1 and was cancelled; its message was kept on record and not sent, by gate "
-            "run-failed: by hand.",
+            "run-failed: the run was cancelled: by hand.",
         ),
         (
             run(RAN, "interrupted", verdict="deliver", gate="run-failed", reason="stopped"),
@@ -165,7 +171,7 @@ def test_an_interrupted_fire_that_runs_again() -> None:
     [
         ("disabled", "its file was disabled when its turn came"),
         ("removed", "its file was gone when its turn came"),
-        ("paused", "it was paused when its turn came"),
+        (paused_reason("holiday"), "it was paused when its turn came (holiday)"),
         ("by a person", "by a person"),
     ],
 )

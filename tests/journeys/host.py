@@ -1,7 +1,8 @@
 """A host process to be killed: real time, a command as the agent, a file as the way out.
 
 Usage: host.py WORKSPACE DELIVERIES ACTION…, each action being `fire:SLUG`, `fire:SLUG:SLOT`,
-`run:SLUG`, `settle` or `stay`. Says `done` on its standard output when the actions are over.
+`run:SLUG`, `settle` or `stay`; with `standby` among them the engine waits for one that holds the
+folder. Says `done` on its standard output when the actions are over.
 """
 
 import sys
@@ -22,6 +23,7 @@ async def main(workspace: Path, deliveries: Path, actions: list[str]) -> None:
         deliverer=StreamDeliverer(deliveries),
         timezone="UTC",
         settings=Settings(),
+        standby="standby" in actions,
     )
     async with engine:
         for action in actions:
@@ -33,7 +35,7 @@ async def main(workspace: Path, deliveries: Path, actions: list[str]) -> None:
                 await engine.run(slug)
             elif verb == "settle":
                 await engine.settled()
-            else:
+            elif verb == "stay":
                 await anyio.sleep_forever()
     sys.stdout.write("done\n")
 

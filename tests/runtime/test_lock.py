@@ -3,6 +3,9 @@
 import json
 import multiprocessing
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +88,62 @@ async def test_a_child_process_does_not_inherit_it(tmp_path: Path) -> None:
     finally:
         ours.send_bytes(b"go")
         os.waitpid(pid, 0)
+
+
+HOLDER = """
+import os, subprocess, sys
+from pathlib import Path
+import anyio
+from drumbeat.runtime.inject import run_inject
+from drumbeat.core.model import InjectSpec
+from drumbeat.runtime.lock import EngineLock
+
+async def main(folder, how):
+    lock = EngineLock(folder)
+    await lock.acquire(since="noon")
+    if how == "forked":
+        pid = os.fork()
+        if pid == 0:
+            sys.stdin.read()
+            os._exit(0)
+        print(pid, flush=True)
+    elif how == "spawned":
+        print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
+    else:
+        spec = InjectSpec(argv=("sh", "-c", "echo $$ > pid; exec sleep 60"), label="x")
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: run_inject(spec, cwd=folder, env={"PATH": os.environ["PATH"]}))
+            while not ((folder / "pid").exists() and (folder / "pid").read_text()):
+                await anyio.sleep(0.01)
+            print((folder / "pid").read_text().strip(), flush=True)
+    while True:
+        await anyio.sleep(1)
+
+anyio.run(main, Path(sys.argv[1]), sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["forked", "spawned", "injected"])
+async def test_a_child_that_outlives_a_killed_engine_does_not_keep_it(
+    tmp_path: Path, how: str
+) -> None:
+    """However the child was made."""
+    holder = subprocess.Popen(  # noqa: ASYNC220  the loop of a test has nobody else to serve
+        [sys.executable, "-c", HOLDER, str(tmp_path), how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    child = int(holder.stdout.readline())
+    try:
+        assert await EngineLock(tmp_path).holder() is not None
+        holder.kill()
+        holder.wait()
+        os.kill(child, 0)
+        assert await EngineLock(tmp_path).holder() is None
+    finally:
+        holder.kill()
+        os.kill(child, signal.SIGKILL)
+        holder.communicate()

@@ -8,7 +8,7 @@ import attrs
 
 from drumbeat.core.model import Fire, RunRecord
 
-__all__ = ["NEAR", "Subject", "explain", "subject_of"]
+__all__ = ["NEAR", "Subject", "explain", "paused_reason", "subject_of"]
 
 NEAR = timedelta(minutes=1)
 """A fire that is less than this away from a moment is the one that is meant."""
@@ -16,8 +16,13 @@ NEAR = timedelta(minutes=1)
 _SKIPPED = {
     "disabled": "its file was disabled when its turn came",
     "removed": "its file was gone when its turn came",
-    "paused": "it was paused when its turn came",
 }
+_PAUSED = "paused ("
+
+
+def paused_reason(why: str) -> str:
+    """The reason with which a fire is skipped because its automation was paused for `why`."""
+    return f"{_PAUSED}{why})"
 
 
 @attrs.frozen(kw_only=True)
@@ -110,7 +115,7 @@ def _fate(fire: Fire, run: RunRecord | None) -> str:
     if fire.verdict == "missed":
         return f"{what} was missed: {fire.reason}"
     if fire.verdict == "skipped":
-        return f"{what} was skipped: {_SKIPPED.get(fire.reason, fire.reason)}"
+        return f"{what} was skipped: {_choice(fire.reason)}"
     if run is None:
         if fire.verdict is None:
             return f"{what} has not run yet"
@@ -122,13 +127,21 @@ def _fate(fire: Fire, run: RunRecord | None) -> str:
     return said if fire.verdict is not None else f"{said}; one more attempt is due"
 
 
+def _choice(reason: str) -> str:
+    """Whose choice it was that a fire was skipped."""
+    if reason.startswith(_PAUSED):
+        return f"it was paused when its turn came {reason.removeprefix('paused ')}"
+    return _SKIPPED.get(reason, reason)
+
+
 def _ended(run: RunRecord) -> str:
     ended = {
         "aborted": "was aborted",
         "interrupted": "was interrupted",
         "cancelled": "was cancelled",
     }.get(run.state, run.state)
-    if run.failure is None or run.state == "interrupted":
+    if run.failure is None or run.state in ("interrupted", "cancelled"):
+        # What is told of the message says why.
         return ended
     return f"{ended} [{run.failure.code}] ({run.failure.message.rstrip('.')})"
 

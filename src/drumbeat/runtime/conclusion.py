@@ -26,6 +26,7 @@ from drumbeat.core.model import (
 from drumbeat.core.notify import evaluate_judgment_failed, evaluate_notify
 from drumbeat.errors import ClaimLost, Problem
 from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.requests import CANCEL, cancelled, request_of
 from drumbeat.runtime.services import Services, log
 
 _TEXT_LIMIT = 64 * 1024
@@ -75,7 +76,8 @@ async def conclude(  # noqa: PLR0917  a run is these six things
     """Decide who hears of the run, and commit everything about its end at once.
 
     Returns None when the claim is somebody else's by then, or when the engine drains while the
-    store takes nothing: the next start settles the run as interrupted.
+    store takes nothing: the next start settles the run as interrupted. A run that is interrupted
+    before a request to cancel it was taken up ends as cancelled.
     """
     fire = claim.fire
     assert fire is not None, "a run needs the claim of a fire"
@@ -85,7 +87,9 @@ async def conclude(  # noqa: PLR0917  a run is these six things
     finished: RunRecord | None = None
 
     async def write() -> None:
-        nonlocal finished
+        nonlocal finished, ending
+        if ending.state == "interrupted":
+            ending = await _as_asked(services, record, ending)
         found = [mark for mark in await services.store.marks(key) if mark.key == key]
         mark = found[0] if found else Mark(key=key, value={"finished": None, "streak": None})
         before = mark.value["streak"]
@@ -143,6 +147,13 @@ async def conclude(  # noqa: PLR0917  a run is these six things
         return None
     await _tell(journal, finished)
     return finished
+
+
+async def _as_asked(services: Services, record: RunRecord, ending: Ending) -> Ending:
+    request = await request_of(services.store, CANCEL + record.run_id)
+    if request is None:
+        return ending
+    return Ending(state="cancelled", problem=cancelled(request.value))
 
 
 async def _tell(journal: Journal, run: RunRecord) -> None:

@@ -18,7 +18,7 @@ from drumbeat.core.model import Automation, Claim, Pin, Reply, Rotation, RunReco
 from drumbeat.core.rotation import decide_rotation
 from drumbeat.errors import ContextCeiling, ConversationNotFound
 from drumbeat.runtime.clock import holding
-from drumbeat.runtime.rotations import complete_one, rotate
+from drumbeat.runtime.rotations import complete_one, rotate, rotate_if_asked
 from drumbeat.runtime.services import log
 from drumbeat.runtime.turns import Ask, Exchange
 
@@ -62,6 +62,7 @@ class Conversation(Exchange):
         while True:
             self.day = services.clock.now().astimezone(services.zone(automation.kind)).date()
             await complete_one(services, automation.slug)
+            await rotate_if_asked(services, automation.slug)
             self.pin = await self._pinned()
             reason = decide_rotation(
                 automation.conversation,

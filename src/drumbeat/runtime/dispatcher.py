@@ -17,9 +17,11 @@ import anyio
 import anyio.abc
 import attrs
 
+from drumbeat.core.explain import paused_reason
 from drumbeat.core.model import Claim, Fire, RunRecord
 from drumbeat.errors import ClaimLost, StoreError
 from drumbeat.runtime.conclusion import Ending, wants_another_attempt
+from drumbeat.runtime.requests import paused
 from drumbeat.runtime.run import Disabled, Run, Vanished
 from drumbeat.runtime.services import Services, log
 from drumbeat.runtime.settlement import Settlement, unknown
@@ -133,6 +135,8 @@ class Dispatcher:
 
     async def _claim(self, group: anyio.abc.TaskGroup, run_id: str, now: datetime) -> bool:
         services = self.services
+        # Before the claim, since trouble with the store must not leave one that nobody ends.
+        reasons = await paused(services.store)
         claim = await services.store.claim_fire(now=now, run_id=run_id, skip=tuple(self._absent))
         if claim is None:
             return False
@@ -148,6 +152,8 @@ class Dispatcher:
             await self._give_back(claim)
         elif known is not None and not known.enabled and fire.cause != "manual":
             await self._skip(fire, "disabled", claim)
+        elif claim.slug in reasons and fire.cause != "manual":
+            await self._skip(fire, paused_reason(reasons[claim.slug]), claim)
         else:
             run = Run(services=services, claim=claim, fire=fire, known=known or unknown(claim.slug))
             self.going[run_id] = run

@@ -12,13 +12,14 @@ from drumbeat.protocols import Deliverer
 from drumbeat.runtime import rotations
 from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.deliveries import Deliveries
+from drumbeat.runtime.desk import Desk
 from drumbeat.runtime.dispatcher import Dispatcher
 from drumbeat.runtime.replies import Replies
+from drumbeat.runtime.retention import Retention
 from drumbeat.runtime.rules import Rules, publish
 from drumbeat.runtime.scheduler import Scheduler
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.settlement import Settlement
-from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.upkeep import Upkeep
 
 
@@ -31,11 +32,11 @@ class Life:
     dispatcher: Dispatcher
     replies: Replies
     upkeep: Upkeep
+    desk: Desk
+    retention: Retention
     deliveries: Deliveries | None
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     """Ends the loops."""
-    over: Signal = attrs.field(factory=Signal)
-    """The loops have ended."""
 
     @classmethod
     def of(cls, services: Services, deliverer: Deliverer | None) -> Self:
@@ -60,6 +61,8 @@ class Life:
             dispatcher=dispatcher,
             replies=replies,
             upkeep=Upkeep(services=services, agenda=agenda, dispatcher=dispatcher, replies=replies),
+            desk=Desk(services=services, dispatcher=dispatcher),
+            retention=Retention(services=services),
             deliveries=(
                 None if deliverer is None else Deliveries(services=services, deliverer=deliverer)
             ),
@@ -74,6 +77,7 @@ class Life:
     def quiet(self) -> bool:
         """Whether nothing is due, running or deliverable at this instant."""
         idle = self.agenda.idle(self.services.clock.now()) and self.dispatcher.idle
+        idle = idle and self.desk.idle
         return idle and (self.deliveries is None or self.deliveries.idle)
 
     async def make_ready(self) -> None:
@@ -115,6 +119,8 @@ class Life:
             self.replies.pay_debts,
             self.upkeep.keep_reloading,
             self.upkeep.keep_renewing,
+            self.desk.run,
+            self.retention.run,
         ]
         if self.deliveries is not None:
             loops.append(self.deliveries.run)

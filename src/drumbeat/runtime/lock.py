@@ -23,8 +23,9 @@ _PATIENCE = 0.2
 class EngineLock:
     """`engine.lock` of a data folder, held from `acquire` to `release`.
 
-    The lock is the operating system's, so it ends with the process however that ends, and a child
-    process does not inherit it. The file says who holds it, for people and for `EngineBusy`.
+    The lock is the operating system's, so it ends with the process however that ends. No child
+    process inherits it, forked or spawned, so none that outlives its engine keeps the folder. The
+    file says who holds it, for people and for `EngineBusy`.
 
     Args:
         data_dir: the data folder; nothing is touched before a method is called.
@@ -34,25 +35,26 @@ class EngineLock:
         self._path = data_dir / _NAME
         self._lock: BaseFileLock | None = None
 
-    async def acquire(self, *, since: str) -> str:
+    async def acquire(self, *, since: str, patience: float = _PATIENCE) -> str:
         """Take the lock and return the holder's name.
 
         When it is cancelled it may hold the lock: call `release` in any case.
 
         Args:
             since: when, as people would read it.
+            patience: real seconds to wait for it.
 
         Raises:
             EngineBusy: another engine has it; the message names it.
             StoreError: the data folder cannot be written.
         """
         holder = f"process {os.getpid()} on {socket.gethostname()} since {since}"
-        await _in_thread(lambda: self._acquire(holder))
+        await _in_thread(lambda: self._acquire(holder, patience))
         return holder
 
-    def _acquire(self, holder: str) -> None:
+    def _acquire(self, holder: str, patience: float) -> None:
         try:
-            lock = self._taken()
+            lock = self._taken(patience)
             if lock is None:
                 raise EngineBusy(
                     Problem(
@@ -72,11 +74,11 @@ class EngineLock:
                 )
             ) from error
 
-    def _taken(self) -> "BaseFileLock | None":
+    def _taken(self, patience: float = _PATIENCE) -> "BaseFileLock | None":
         # Imported here: a program that only reads files should not pay for it.
         from filelock import FileLock, Timeout  # noqa: PLC0415
 
-        lock = FileLock(self._path, timeout=_PATIENCE, thread_local=False, mode=0o600)
+        lock = FileLock(self._path, timeout=patience, thread_local=False, mode=0o600)
         try:
             lock.acquire()
         except Timeout:

@@ -12,11 +12,13 @@ once: the mark moves once, and with it the one event.
 from datetime import datetime
 from uuid import uuid4
 
+import anyio
 import attrs
 
-from drumbeat.core.model import Mark, Rotation
+from drumbeat.core.model import Claim, Mark, Rotation
 from drumbeat.errors import ClaimLost
 from drumbeat.runtime.clock import holding
+from drumbeat.runtime.requests import ROTATE, request_of
 from drumbeat.runtime.services import Services, log
 
 _PREFIX = "rotation:"
@@ -31,6 +33,7 @@ async def rotate(
     now: datetime,
     run_id: str | None,
     session_id: str | None = None,
+    answering: Mark | None = None,
 ) -> None:
     """Clear the pin of `slug`, leaving the three marks of a rotation (spec, section 7).
 
@@ -42,6 +45,8 @@ async def rotate(
         now: the instant of it, aware.
         run_id: the run that does it, if one does.
         session_id: the conversation that is given up, where nothing is pinned.
+        answering: the request that asks for it; when somebody else answers it first, nothing is
+            done.
 
     Raises:
         StoreError: the database or the pins could not be written; whoever looks next completes it.
@@ -60,12 +65,66 @@ async def rotate(
             "run_id": run_id,
         }
         intended = attrs.evolve(mark, value=plan)
+        answered = () if answering is None else (attrs.evolve(answering, value=None),)
         try:
-            await services.store.record(marks=(intended,))
+            await services.store.record(marks=(intended, *answered))
         except ClaimLost:
+            if answering is not None and not await _stands(services, answering):
+                return
             continue  # somebody else's rotation came first: carry that out, then do this one
         await _carry_out(services, attrs.evolve(intended, version=mark.version + 1))
         return
+
+
+async def rotate_if_asked(services: Services, slug: str, *, beside_runs: bool = False) -> None:
+    """Carry out the rotation of `slug` that an operator asked for, if there is one.
+
+    Args:
+        services: the engine's parts.
+        slug: whose conversation is given up.
+        beside_runs: a run of `slug` may begin meanwhile: take the conversation first, so that it
+            looks at the pin again, and leave the request when somebody talks in it.
+
+    Raises:
+        StoreError: the database or the pins could not be read or written.
+    """
+    mark = await request_of(services.store, ROTATE + slug)
+    if mark is None:
+        return
+    claim: Claim | None = None
+    if beside_runs:
+        with holding(services.clock, "pins"):
+            pin = await services.pins.get(slug)
+        if pin is not None:
+            claim = await services.store.hold(pin.session_id, run_id=f"rotate-{uuid4()}")
+            if claim is None:
+                return
+    try:
+        await rotate(
+            services,
+            slug,
+            reason="operator",
+            note=mark.value["reason"],
+            now=services.clock.now(),
+            run_id=None,
+            answering=mark,
+        )
+    finally:
+        if claim is not None:
+            await _let_go(services, claim)
+
+
+async def _stands(services: Services, request: Mark) -> bool:
+    """Whether it is not answered yet; one that was left after it has another version."""
+    found = await request_of(services.store, request.key)
+    return found is not None and found.version == request.version
+
+
+async def _let_go(services: Services, claim: Claim) -> None:
+    """Free a conversation, whatever happens meanwhile: nobody else would before the next start."""
+    with anyio.CancelScope(shield=True):
+        await services.insist(lambda: services.store.finish(claim, None))
+    services.conversations_freed.notify()
 
 
 async def complete(services: Services) -> None:

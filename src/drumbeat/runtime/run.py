@@ -101,8 +101,12 @@ class Run:
         return [self.claim, *held]
 
     def stop(self, ending: Ending) -> None:
-        """Cancel the run and let it end as `ending`, unless it succeeds all the same."""
-        self.stopping = self.stopping or ending
+        """Cancel the run and let it end as `ending`, unless it succeeds all the same.
+
+        Of several endings the first counts, but one that people asked for counts before any other.
+        """
+        if self.stopping is None or ending.state == "cancelled":
+            self.stopping = ending
         self.scope.cancel()
 
     async def go(self) -> RunRecord | None:

@@ -23,6 +23,11 @@ RUN_VARIABLES = frozenset(
 """What belongs to one run: never inherited, so that an engine inside a run passes none of it on."""
 
 
+def door_secrets(env: Env) -> dict[str, str]:
+    """The doors' secrets that an environment holds, by variable name."""
+    return {name: env[name] for name in sorted(DOOR_SECRETS) if env.get(name)}
+
+
 def path_entries(text: str) -> tuple[Path, ...]:
     """The absolute folders of a PATH text, in order, each once.
 

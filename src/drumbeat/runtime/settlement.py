@@ -7,7 +7,8 @@ claim on a fire is taken over under a new token and then brought to its end, one
 - its run is finished: the fire gets the verdict that goes with it, as the transaction that finished
   the run should have written;
 - its run was going, or had not even been recorded: it is concluded as `interrupted`, its intent
-  included, and its fire is made due again where the contract gives it another attempt.
+  included, and its fire is made due again where the contract gives it another attempt. If somebody
+  had asked to cancel it, it is concluded as `cancelled`, and there is no other attempt.
 
 What was taken over and is not settled yet is remembered here, so trouble with the store in the
 middle loses none of them. A crash in the middle leaves claims, as the first one did.

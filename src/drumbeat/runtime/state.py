@@ -72,6 +72,16 @@ class State:
                 self._opened = store
             return self._opened
 
+    async def take_over(self, *, holder: str) -> Store:
+        """Open the store as its holder; what others read through meanwhile stays open.
+
+        Raises:
+            StoreError: it cannot be opened, or was closed.
+        """
+        store = await self.open(holder=holder)
+        await store.open(holder=holder, lease=self._lease)
+        return store
+
     async def readable(self) -> Store | None:
         """The open store, or None where there is none yet. Makes nothing.
 

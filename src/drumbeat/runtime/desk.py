@@ -1,0 +1,73 @@
+"""Takes up the requests that stand in the store, for the engine that holds the data folder."""
+
+import attrs
+
+from drumbeat.core.model import Mark
+from drumbeat.errors import ClaimLost, StoreError
+from drumbeat.runtime.conclusion import Ending
+from drumbeat.runtime.dispatcher import Dispatcher
+from drumbeat.runtime.requests import CANCEL, ROTATE, cancelled, open_requests
+from drumbeat.runtime.rotations import rotate_if_asked
+from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.signals import Signal
+
+
+@attrs.define(kw_only=True)
+class Desk:
+    """The desk of one engine: what `requests.py` describes, carried out.
+
+    It looks each `Settings.request_poll`, and at once when `asked` is notified.
+    """
+
+    services: Services
+    dispatcher: Dispatcher
+    asked: Signal = attrs.field(factory=Signal)
+    """Somebody left a request in this process."""
+    _looked: int = -1
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has seen to all that was asked in this process, as far as it can be by now."""
+        return self._looked == self.asked.count or "store" in self.services.faults
+
+    async def run(self) -> None:
+        """Take requests up until cancelled."""
+        services = self.services
+        while True:
+            seen = self.asked.count
+            try:
+                for mark in await open_requests(services.store):
+                    await self._take_up(mark)
+            except StoreError as error:
+                services.trouble(error)
+            self._looked = seen
+            services.state_changed.notify()
+            await self.asked.wait(seen, clock=services.clock, glance=services.settings.request_poll)
+
+    async def _take_up(self, mark: Mark) -> None:
+        if mark.key.startswith(CANCEL):
+            await self._cancel(mark)
+        elif mark.key.startswith(ROTATE):
+            slug = mark.key.removeprefix(ROTATE)
+            # A run that is going would pin again what it talks in; see `Conversation.open`.
+            if not self.dispatcher.busy(slug):
+                await rotate_if_asked(self.services, slug, beside_runs=True)
+        else:
+            # Of a later release, whose engine will know it.
+            log.warning("request_unknown", key=mark.key)
+
+    async def _cancel(self, mark: Mark) -> None:
+        services, run_id = self.services, mark.key.removeprefix(CANCEL)
+        run = self.dispatcher.going.get(run_id)
+        if run is not None:
+            if run.stopping is None or run.stopping.state != "cancelled":
+                log.info("run_cancelled", slug=run.claim.slug, run_id=run_id)
+                run.stop(Ending(state="cancelled", problem=cancelled(mark.value)))
+            return
+        records = await services.store.runs(target=run_id, limit=1)
+        if records and records[0].state == "running":
+            return  # it is being settled, and ends as cancelled
+        try:
+            await services.store.record(marks=(attrs.evolve(mark, value=None),))
+        except ClaimLost:
+            return  # answered by somebody else

@@ -1,0 +1,250 @@
+"""What goes with time, and what never goes."""
+
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumbeat import EventsExpired, Receipt
+from drumbeat.runtime.store import SqliteStore
+from drumbeat.testing import ScriptedAgent, drive
+
+pytestmark = pytest.mark.anyio
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+SHORT = {"keep_artifacts": 3 * DAY, "keep_events": 2 * DAY, "keep_runs": 10 * DAY}
+
+
+async def test_folders_go_work_first_and_then_the_rest(host: Any) -> None:
+    host.write("good")
+    host.write("bad", steps=[{"id": "fail", "prompt": "Fail."}])
+    from drumbeat import AgentError
+
+    host.agent = ScriptedAgent({"fail": AgentError("no")}, default="done")
+    async with host.engine(settings=SHORT) as engine:
+        good, bad = await engine.run("good"), await engine.run("bad")
+        folders = [host.folder(good), host.folder(bad)]
+        await drive(engine, until=host.clock.now() + DAY - HOUR)
+        assert [(folder / "work").is_dir() for folder in folders] == [True, True]
+        await drive(engine, until=host.clock.now() + DAY)
+        assert [(folder / "work").is_dir() for folder in folders] == [False, True]
+        assert (folders[0] / "result.json").is_file()
+        await drive(engine, until=host.clock.now() + 3 * DAY)
+        assert [folder.exists() for folder in folders] == [False, False]
+        assert len(await engine.runs()) == 2
+        await drive(engine, until=host.clock.now() + 8 * DAY)
+        assert await engine.runs() == []
+        await drive(engine, until=host.clock.now() + DAY)
+        assert await engine.fires() == []
+
+
+async def test_what_is_pending_keeps_its_run_and_its_folder(host: Any) -> None:
+    host.write()
+    async with host.engine(deliverer=None, settings=SHORT) as engine:
+        run = await engine.run("check")
+        waiting = await engine.fire("check", after=100 * DAY)
+        await drive(engine, until=host.clock.now() + 50 * DAY)
+        assert (host.folder(run) / "work").is_dir()
+        (intent,) = await engine.intents("pending")
+        assert [fire.id for fire in await engine.fires()] == [waiting.id, run.fire.id]
+        await engine.acknowledge(intent.id, Receipt(id="chat-1"))
+        await drive(engine, until=host.clock.now() + 2 * DAY)
+        assert not host.folder(run).exists()
+        assert await engine.runs() == []
+        assert [fire.id for fire in await engine.fires()] == [waiting.id]
+
+
+async def test_a_run_that_is_going_keeps_everything(host: Any) -> None:
+    host.write()
+
+    async def think(turn: Any) -> str:
+        await host.clock.sleep(20 * DAY)
+        return "done"
+
+    host.agent = ScriptedAgent(default=think)
+    settings = {**SHORT, "run_timeout": 100 * DAY}
+    async with host.engine(settings=settings) as engine:
+        await engine.fire("check")
+        await host.clock.advance(15 * DAY)
+        (going,) = (await engine.status()).running
+        assert (host.folder(going) / "work").is_dir()
+        assert (await engine.find_run(going.run_id)).state == "running"
+
+
+async def test_reading_from_what_was_forgotten_is_refused(host: Any) -> None:
+    host.write()
+    async with host.engine(settings=SHORT) as engine:
+        await engine.run("check")
+        last = (await host.events(engine, "run_completed"))[-1].id
+        await drive(engine, until=host.clock.now() + 4 * DAY)
+        with pytest.raises(EventsExpired) as caught:
+            await anext(engine.events(1, follow=False))
+        assert caught.value.problem.code == "events-expired"
+        assert caught.value.after > last
+        assert [event async for event in engine.events(caught.value.after, follow=False)] == []
+        await engine.run("check")
+        (first, *_) = [event async for event in engine.events(caught.value.after, follow=False)]
+        assert first.kind == "fire_added"
+
+
+async def test_a_schedule_does_not_fire_again_what_was_forgotten(host: Any) -> None:
+    """What a schedule has accounted for is a mark of its own."""
+    host.write(trigger={"type": "schedule", "expression": "daily at 13:00"})
+    start = host.clock.now()
+    async with host.engine(settings=SHORT) as engine:
+        (run,) = await drive(engine, until=start + 2 * HOUR)
+        host.write(trigger={"type": "schedule", "expression": "daily at 13:00"}, enabled=False)
+        await drive(engine, until=start + 30 * DAY)
+        assert await engine.fires() == []
+    host.clock.jump(start + 2 * HOUR - host.clock.now())
+    host.write(trigger={"type": "schedule", "expression": "daily at 13:00"})
+    async with host.engine() as engine:
+        await engine.settled()
+        assert await engine.fires() == []
+    assert run.state == "succeeded"
+
+
+async def test_what_nobody_knows_goes_by_its_name(host: Any) -> None:
+    host.write()
+    runs = host.data / "runs" / "check"
+    old, young = "20260201T120000000000Z-ab", "20260302T110000000000Z-ab"
+    for name in (old, young, "notes", "20269901T120000000000Z-ab"):
+        (runs / name / "work").mkdir(parents=True)
+    (host.data / "runs" / "stray.txt").write_text("x", encoding="utf-8")
+    (runs / "20260101T120000000000Z-link").symlink_to(host.workspace)
+    async with host.engine(settings=SHORT) as engine:
+        await engine.settled()
+        await drive(engine, until=host.clock.now() + HOUR)
+    assert sorted(path.name for path in runs.iterdir()) == [
+        "20260101T120000000000Z-link",
+        young,
+        "20269901T120000000000Z-ab",
+        "notes",
+    ]
+    assert (host.workspace / "automations").is_dir()
+
+
+async def test_a_folder_that_cannot_be_removed_is_said_once_and_stops_nothing(
+    host: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from drumbeat.runtime import retention
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(retention.shutil, "rmtree", refuse)
+    host.write()
+    async with host.engine(settings=SHORT) as engine:
+        run = await engine.run("check")
+        for _ in range(3):
+            await drive(engine, until=host.clock.now() + 10 * DAY)
+        assert host.folder(run).is_dir()
+        assert await engine.runs() == []
+    said = capsys.readouterr().out
+    assert said.count("folder_not_removed") == 1
+    assert "Permission denied" in said
+
+
+async def test_trouble_with_the_store_is_tried_again_within_the_hour(host: Any) -> None:
+    host.write()
+    from drumbeat import Problem, StoreError
+
+    store = host.faulty()
+    refusals = [StoreError(Problem(code="store-full", message="no room", remedy="wait"))]
+    real = store.purge
+
+    async def purge(**given: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return await real(**given)
+
+    store.purge = purge
+    async with host.engine(store=store, settings=SHORT) as engine:
+        await host.clock.advance(2 * HOUR)
+        assert refusals == []
+        assert (await engine.status()).faults == ()
+
+
+async def test_much_is_forgotten_in_parts(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from drumbeat.runtime import store_retention
+
+    monkeypatch.setattr(store_retention, "_MOST", 3)
+    host.write()
+    async with host.engine(settings=SHORT) as engine:
+        for _ in range(5):
+            await engine.run("check")
+        await drive(engine, until=host.clock.now() + 11 * DAY)
+        assert await engine.runs() == []
+
+
+async def test_a_clock_that_was_wrong_for_a_while_keeps_nothing_alive(tmp_path: Path) -> None:
+    """An event from the future holds back nothing; one from the past takes nothing young along."""
+    from datetime import UTC, datetime
+
+    from drumbeat import Event
+
+    now = datetime(2026, 3, 2, tzinfo=UTC)
+
+    def event(kind: str, at: datetime) -> Event:
+        return Event(id=0, at=at, kind=kind, slug=None, run_id=None, data={})
+
+    store = SqliteStore(tmp_path / "drumbeat.db")
+    await store.open(holder="test", lease=HOUR)
+    await store.record(
+        events=[
+            event("future", now + 9000 * DAY),
+            event("old", now - 9 * DAY),
+            event("young", now - HOUR),
+            event("past", now - 9000 * DAY),
+        ]
+    )
+    await store.purge(now=now, keep_events=DAY, keep_runs=DAY)
+    kept = await store.events(after=2, limit=9, wait=timedelta())
+    assert [one.kind for one in kept] == ["young", "past"]
+    await store.close()
+
+
+def _used(host: Any) -> tuple[int, int]:
+    """The bytes of the database file that are in use, and those that it has."""
+    with closing(sqlite3.connect(host.data / "drumbeat.db")) as db:
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    return (pages - free) * size, pages * size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_sizes_level_off(host: Any) -> None:
+    """A week of four automations every 15 minutes, of which a day is kept."""
+    for number in range(4):
+        trigger = {"type": "schedule", "expression": "*/15 * * * *"}
+        host.write(f"check-{number}", trigger=trigger, notify="never")
+    settings = {
+        "keep_artifacts": DAY,
+        "keep_events": DAY,
+        "keep_runs": DAY,
+        "max_concurrent_runs": 4,
+    }
+    used, sizes = [], []
+    async with host.engine(settings=settings) as engine:
+        for _ in range(7):
+            await host.clock.advance(DAY)
+            host.agent.turns.clear()
+            now_used, size = _used(host)
+            used.append(now_used)
+            sizes.append(size)
+            assert len(await engine.runs(limit=10_000)) <= 2 * 4 * 96 + 4
+            assert sum(1 for _ in host.data.glob("runs/*/*")) <= 2 * 4 * 96 + 4
+        fires = len(await engine.fires(limit=10_000))
+        assert await engine.sweep() == []
+    # Fires alone are kept for a week: what grows after the second day is less than 1 KiB for each.
+    assert used[-1] - used[1] < 5 * 4 * 96 * 1024
+    assert sizes[-1] - sizes[1] < 6 * 4 * 96 * 1024
+    assert fires > 6 * 4 * 96
+    wal = host.data / "drumbeat.db-wal"
+    assert not wal.exists() or wal.stat().st_size < 16 * 1024 * 1024
