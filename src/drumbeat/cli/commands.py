@@ -3,11 +3,14 @@
 import click
 
 from drumbeat import __version__
+from drumbeat.cli.doctor import doctor
 from drumbeat.cli.files import init, schema, validate
 from drumbeat.cli.group import Commands, log_to_stderr
 from drumbeat.cli.output import Output
 from drumbeat.cli.records import runs, upcoming, why
 from drumbeat.cli.running import run, serve
+from drumbeat.cli.steering import cancel, pause, resume, rotate
+from drumbeat.cli.watching import events, sessions, status
 
 __all__ = ["drumbeat"]
 
@@ -25,5 +28,22 @@ def drumbeat(ctx: click.Context) -> None:
     ctx.obj = Output()
 
 
-for _command in (init, validate, upcoming, run, serve, runs, why, schema):
+for _command in (
+    init,
+    validate,
+    upcoming,
+    run,
+    serve,
+    status,
+    runs,
+    why,
+    events,
+    sessions,
+    pause,
+    resume,
+    cancel,
+    rotate,
+    doctor,
+    schema,
+):
     drumbeat.add_command(_command)

@@ -10,6 +10,7 @@ import click
 
 from drumbeat import (
     Client,
+    Due,
     RunRecord,
     ScheduleTrigger,
     SystemClock,
@@ -46,6 +47,7 @@ async def _upcoming(
     now = SystemClock().now()
     async with Client(workspace, data_dir=data_dir) as client:
         due = await client.upcoming(until=now + timedelta(days=days))
+        paused = (await client.status()).paused
     zone = _system_zone(output)
     for line in _never_due(await load_workspace(workspace)):
         output.error(line)
@@ -58,13 +60,19 @@ async def _upcoming(
             (
                 local(moment.slot, zone.tzinfo),
                 moment.slug,
-                "missed" if moment.missed else f"+{moment.folded} folded" if moment.folded else "",
+                _remark(moment, paused=moment.slug in paused),
             )
             for moment in due[:limit]
         ),
     )
     if len(due) > limit:
         output.line(f"… and {len(due) - limit} more; see --limit.")
+
+
+def _remark(due: Due, *, paused: bool) -> str:
+    if paused:
+        return "paused"
+    return "missed" if due.missed else f"+{due.folded} folded" if due.folded else ""
 
 
 def _never_due(workspace: Workspace) -> Iterator[str]:

@@ -72,6 +72,11 @@ def run(output: Output, /, slug: str, **options: Any) -> None:
     metavar="MODULE:ATTRIBUTE",
     help="Where messages go; by default one line each to standard output.",
 )
+@click.option(
+    "--standby",
+    is_flag=True,
+    help="When another engine holds the data folder, wait for it to go and take over.",
+)
 @workspace_option
 @data_dir_option
 @_timezone
@@ -99,6 +104,7 @@ def _engine(agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]) 
         deliverer=deliverer,
         data_dir=options["data_dir"],
         timezone=options["timezone"],
+        standby=options.get("standby", False),
     )
 
 

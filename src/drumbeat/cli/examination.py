@@ -1,0 +1,305 @@
+"""What `drumbeat doctor` looks at, each area by itself, so that one failing hides no other."""
+
+import os
+import re
+import socket
+import stat
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import attrs
+from anyio import to_thread
+
+from drumbeat import Client, DrumbeatError, Env, Finding, Problem, Settings, Status, WorkspaceError
+from drumbeat.cli.checking import check_workspace
+from drumbeat.runtime.config_files import ConfigFiles
+from drumbeat.runtime.lock import EngineLock
+from drumbeat.runtime.store_schema import SCHEMA_VERSION
+from drumbeat.runtime.store_schema import examine as examine_store
+from drumbeat.runtime.zones import zones_for
+
+__all__ = ["Examined", "examine"]
+
+_HOLDER = re.compile(r"process ([0-9]+) on (.+) since ")
+_LATE = timedelta(hours=1)
+_SKEW = timedelta(minutes=5)
+_LATELY = timedelta(days=7)
+_KEPT = ("drumbeat.db", "engine.lock", "session_pins.json", "session_rotations.jsonl")
+
+
+@attrs.frozen(kw_only=True)
+class Examined:
+    """One area: what was found in a few words, and what is wrong with it."""
+
+    name: str
+    found: str
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is an error: all that is no finding, and findings that say so."""
+        return any(
+            not isinstance(problem, Finding) or problem.severity == "error"
+            for problem in self.problems
+        )
+
+
+async def examine(
+    workspace: Path, *, data_dir: Path | None, env: Env, now: datetime
+) -> list[Examined]:
+    """Examine a workspace and its data folder.
+
+    Args:
+        workspace: the folder with `automations/`.
+        data_dir: where the state lies; `<workspace>/.drumbeat` for None.
+        env: as an engine would have it.
+        now: the present instant.
+    """
+    zones = _zones(env)
+    folder = data_dir or workspace / ".drumbeat"
+    areas = [await _files(workspace, env, now), await _configuration(workspace, env), zones]
+    data = await to_thread.run_sync(_data_folder, folder)
+    database = await to_thread.run_sync(_database, folder / "drumbeat.db")
+    areas += [data, database]
+    if not database.failed:
+        areas += [area async for area in _state(workspace, folder, env, now)]
+    return areas
+
+
+# ---- policy
+
+
+async def _files(workspace: Path, env: Env, now: datetime) -> Examined:
+    try:
+        zone = zones_for(None, env)["automation"].tzinfo
+    except DrumbeatError:
+        zone = zones_for("UTC", {})["automation"].tzinfo  # what is wrong is said under `zones`
+    checked = await check_workspace(workspace, zone=zone, now=now)
+    problems = tuple(problem for entry in checked for problem in entry.problems)
+    return Examined(name="workspace", found=_count(len(checked), "file"), problems=problems)
+
+
+async def _configuration(workspace: Path, env: Env) -> Examined:
+    problems: list[Problem] = []
+    change = await ConfigFiles(workspace, env=env).reload()
+    if change.error is not None:
+        problems += change.error.problems
+    try:
+        Settings.from_env(env)
+    except DrumbeatError as error:
+        problems.append(error.problem)
+    return Examined(
+        name="configuration", found="agent-config.yaml, variables", problems=tuple(problems)
+    )
+
+
+def _zones(env: Env) -> Examined:
+    try:
+        zones = zones_for(None, env)
+    except DrumbeatError as error:
+        return Examined(name="zones", found="no zone", problems=(error.problem,))
+    found = ", ".join(f"{kind} {zone.name} ({zone.source})" for kind, zone in zones.items())
+    return Examined(name="zones", found=found)
+
+
+# ---- the data folder
+
+
+def _data_folder(folder: Path) -> Examined:
+    if not folder.exists():
+        return Examined(name="data folder", found=f"none yet at {folder}")
+    problems = list(_open_to_others(folder))
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        problems.append(
+            Problem(
+                code="data-dir-unwritable",
+                message="this user cannot write the data folder",
+                remedy="make it writable for the user that runs the engine, or name another one",
+                path=folder,
+            )
+        )
+    return Examined(name="data folder", found=str(folder), problems=tuple(problems))
+
+
+def _open_to_others(folder: Path) -> Iterator[Problem]:
+    for path in (folder, *(folder / name for name in _KEPT)):
+        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            yield Problem(
+                code="data-dir-open",
+                message="other users of this machine may read it",
+                remedy=f"chmod go= {path}",
+                path=path,
+            )
+
+
+def _database(path: Path) -> Examined:
+    if not path.exists():
+        return Examined(name="database", found="none yet")
+    try:
+        version = examine_store(path)
+    except DrumbeatError as error:
+        return Examined(name="database", found=path.name, problems=(error.problem,))
+    size = path.stat().st_size // 1024
+    said = "" if version == SCHEMA_VERSION else f", {SCHEMA_VERSION} once it is opened"
+    return Examined(name="database", found=f"schema {version}{said}, {size} KiB")
+
+
+# ---- what happened
+
+
+async def _state(workspace: Path, folder: Path, env: Env, now: datetime) -> AsyncIterator[Examined]:
+    try:
+        async with Client(workspace, data_dir=folder) as client:
+            status = await client.status()
+            yield await _engine(status, folder, now)
+            yield await _sessions(client, status)
+            yield await to_thread.run_sync(_memory, status, folder, env)
+            yield await _deliveries(client, now)
+            yield await _records(client, now)
+    except WorkspaceError:
+        yield Examined(name="records", found="not looked at: the workspace cannot be read")
+    except DrumbeatError as error:
+        yield Examined(name="records", found="cannot be read", problems=(error.problem,))
+
+
+async def _engine(status: Status, folder: Path, now: datetime) -> Examined:
+    holder = await EngineLock(folder).holder()
+    problems: list[Problem] = []
+    late = [fire for fire in status.waiting if now - fire.due > _LATE]
+    if holder is None:
+        if late:
+            problems.append(
+                Finding(
+                    code="engine-missing",
+                    message=f"{_count(len(late), 'fire')} due for more than an hour, and no engine",
+                    remedy="start one: drumbeat serve, or the host that embeds it",
+                )
+            )
+        return Examined(name="engine", found="none", problems=tuple(problems))
+    named = _HOLDER.match(holder)
+    if named and named[2] == socket.gethostname() and not _lives(int(named[1])):
+        problems.append(
+            Problem(
+                code="lock-stray",
+                message=f"{holder} holds the lock, and there is no such process",
+                remedy="end what that process has left behind: see what has engine.lock open",
+                path=folder / "engine.lock",
+            )
+        )
+    problems += [
+        Finding(
+            code="fire-overdue",
+            message=f"{fire.slug} has been due since {fire.due.isoformat(timespec='seconds')}",
+            remedy="look at what runs: drumbeat status",
+        )
+        for fire in late
+    ]
+    return Examined(name="engine", found=holder, problems=tuple(problems))
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # somebody else's
+    return True
+
+
+def _known(status: Status) -> set[str]:
+    broken = {path.stem for path in status.workspace.problems}
+    return broken | {automation.slug for automation in status.workspace.automations}
+
+
+async def _sessions(client: Client, status: Status) -> Examined:
+    try:
+        pins = await client.sessions()
+    except DrumbeatError as error:
+        return Examined(name="sessions", found="cannot be read", problems=(error.problem,))
+    orphans = sorted(pins.keys() - _known(status))
+    problems = tuple(
+        Finding(
+            code="pin-orphan",
+            message=f"a conversation is pinned for {slug}, and there is no such automation",
+            remedy=f"put its file back, or forget it: drumbeat rotate {slug} --reason …",
+        )
+        for slug in orphans
+    )
+    return Examined(name="sessions", found=_count(len(pins), "conversation"), problems=problems)
+
+
+def _memory(status: Status, folder: Path, env: Env) -> Examined:
+    root = Path(env["MEMORY_DIR"]) if env.get("MEMORY_DIR") else folder / "memory"
+    known, found = _known(status), 0
+    problems: list[Problem] = []
+    for path in sorted(root.glob("*s/*")):
+        if not path.is_dir():
+            continue
+        found += 1
+        if path.name not in known:
+            problems.append(
+                Finding(
+                    code="memory-orphan",
+                    message=f"there is no automation {path.name} that would read it",
+                    remedy="put its file back, or move the folder away",
+                    path=path,
+                )
+            )
+    return Examined(name="memory", found=_count(found, "folder"), problems=tuple(problems))
+
+
+async def _deliveries(client: Client, now: datetime) -> Examined:
+    pending, abandoned = await client.intents("pending"), await client.intents("abandoned")
+    problems: list[Problem] = [
+        Finding(
+            code="delivery-waiting",
+            message=f"{intent.id} has waited since "
+            f"{intent.created_at.isoformat(timespec='seconds')}, attempts: {intent.attempt}",
+            remedy="look at the deliverer, or acknowledge it if it arrived",
+        )
+        for intent in pending
+        if now - intent.created_at > _LATE
+    ]
+    problems += [
+        Finding(
+            code="delivery-lost",
+            message=f"{intent.id} was abandoned, and nobody heard of it",
+            remedy="read it in its run's folder; events say why it could not be delivered",
+        )
+        for intent in abandoned
+        if now - intent.created_at < _LATELY
+    ]
+    found = f"{len(pending)} pending, {len(abandoned)} abandoned"
+    return Examined(name="deliveries", found=found, problems=tuple(problems))
+
+
+async def _records(client: Client, now: datetime) -> Examined:
+    runs, fires = await client.runs(limit=1), await client.fires(limit=1)
+    newest = max(
+        [*(run.started_at for run in runs), *(fire.created_at for fire in fires)], default=now
+    )
+    problems: list[Problem] = []
+    if newest - now > _SKEW:
+        problems.append(
+            Problem(
+                code="clock-behind",
+                message=f"the clock says {now.isoformat(timespec='seconds')}, and the newest record"
+                f" is of {newest.isoformat(timespec='seconds')}",
+                remedy="set the clock: until then nothing that was recorded later is due again",
+            )
+        )
+    problems += [
+        Problem(
+            code="run-without-intent",
+            message=f"the run {run_id} has ended, and nothing says who hears of it",
+            remedy="report it with what its folder holds: it must not happen",
+        )
+        for run_id in await client.sweep()
+    ]
+    return Examined(name="records", found="runs, fires, clock", problems=tuple(problems))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,82 @@
+"""Commands that ask something of the engine that holds the data folder."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import click
+
+from drumbeat import Client
+from drumbeat.cli.group import data_dir_option, workspace_option
+from drumbeat.cli.output import Output, visible
+
+__all__ = ["cancel", "pause", "resume", "rotate"]
+
+_reason = click.option(
+    "--reason", required=True, help="Why, in a few words: it is kept in the records."
+)
+
+
+@click.command
+@click.argument("slug")
+@_reason
+@workspace_option
+@data_dir_option
+@click.pass_obj
+def pause(output: Output, slug: str, reason: str, workspace: Path, data_dir: Path | None) -> None:
+    """Let the automation SLUG start no more by itself, until it is resumed.
+
+    What falls due meanwhile is recorded as skipped. Running it by hand still works.
+    """
+    _ask(workspace, data_dir, lambda client: client.pause(slug, reason))
+    output.line(f"{visible(slug)} is paused")
+
+
+@click.command
+@click.argument("slug")
+@workspace_option
+@data_dir_option
+@click.pass_obj
+def resume(output: Output, slug: str, workspace: Path, data_dir: Path | None) -> None:
+    """Let the paused automation SLUG go on. What was skipped is not made up for."""
+    _ask(workspace, data_dir, lambda client: client.resume(slug))
+    output.line(f"{visible(slug)} is not paused")
+
+
+@click.command
+@click.argument("run_id", metavar="RUN")
+@_reason
+@workspace_option
+@data_dir_option
+@click.pass_obj
+def cancel(
+    output: Output, run_id: str, reason: str, workspace: Path, data_dir: Path | None
+) -> None:
+    """Ask for the end of RUN, which is going; see `drumbeat status`."""
+    _ask(workspace, data_dir, lambda client: client.cancel(run_id, reason))
+    output.line(f"asked to cancel {visible(run_id)}")
+
+
+@click.command
+@click.argument("slug")
+@_reason
+@workspace_option
+@data_dir_option
+@click.pass_obj
+def rotate(output: Output, slug: str, reason: str, workspace: Path, data_dir: Path | None) -> None:
+    """Ask that the next run of SLUG begins another conversation.
+
+    It takes effect when no run of SLUG is going. Works for an orphan of `drumbeat sessions` too.
+    """
+    _ask(workspace, data_dir, lambda client: client.rotate(slug, reason))
+    output.line(f"asked to rotate {visible(slug)}")
+
+
+def _ask(
+    workspace: Path, data_dir: Path | None, request: Callable[[Client], Awaitable[None]]
+) -> None:
+    async def ask() -> None:
+        async with Client(workspace, data_dir=data_dir) as client:
+            await request(client)
+
+    anyio.run(ask)

@@ -1,0 +1,178 @@
+"""Commands that show what goes on: the state of things, conversations, events."""
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from drumbeat import Client, Event, EventsExpired, Status
+from drumbeat.cli.group import data_dir_option, workspace_option
+from drumbeat.cli.output import Output, local, visible
+from drumbeat.runtime.zones import zones_for
+
+__all__ = ["events", "sessions", "status"]
+
+
+@click.command
+@workspace_option
+@data_dir_option
+@click.pass_obj
+def status(output: Output, workspace: Path, data_dir: Path | None) -> None:
+    """Print whether an engine holds the data folder, what runs, what waits and what is paused."""
+    anyio.run(_status, output, workspace, data_dir)
+
+
+async def _status(output: Output, workspace: Path, data_dir: Path | None) -> None:
+    async with Client(workspace, data_dir=data_dir) as client:
+        now, found = client.clock.now(), await client.status()
+        pending = await client.intents("pending")
+    output.facts(
+        [
+            ("engine", found.state),
+            ("workspace", str(found.workspace.path)),
+            ("automations", _counts(found)),
+            *((f"{kind} zone", f"{name} ({why})") for kind, (name, why) in found.zones.items()),
+            ("to deliver", str(len(pending))),
+        ]
+    )
+    zone = _zone()
+    rows = [
+        *((run.slug, "running", local(run.started_at, zone), run.run_id) for run in found.running),
+        *(
+            (
+                fire.slug,
+                "due" if fire.due <= now else "later",
+                local(fire.due, zone),
+                f"{fire.cause} {fire.id}",
+            )
+            for fire in found.waiting
+        ),
+        *((slug, "paused", "", reason) for slug, reason in sorted(found.paused.items())),
+    ]
+    if rows:
+        output.line()
+        output.table(("automation", "", "since or due", "what"), rows)
+
+
+def _counts(found: Status) -> str:
+    enabled = sum(automation.enabled for automation in found.workspace.automations)
+    disabled = len(found.workspace.automations) - enabled
+    broken = len(found.workspace.problems)
+    return f"{enabled} enabled, {disabled} disabled, {broken} broken"
+
+
+@click.command
+@workspace_option
+@data_dir_option
+@click.pass_obj
+def sessions(output: Output, workspace: Path, data_dir: Path | None) -> None:
+    """Print which conversation each automation resumes, orphans marked.
+
+    An orphan is what no automation of the workspace resumes any more.
+    """
+    anyio.run(_sessions, output, workspace, data_dir)
+
+
+async def _sessions(output: Output, workspace: Path, data_dir: Path | None) -> None:
+    async with Client(workspace, data_dir=data_dir) as client:
+        pins = await client.sessions()
+        found = (await client.status()).workspace
+    if not pins:
+        output.line("No conversation is pinned.")
+        return
+    known = {automation.slug for automation in found.automations}
+    known |= {path.stem for path in found.problems}
+    zone = _zone()
+    output.table(
+        ("automation", "since", "provider", "", "session"),
+        (
+            (
+                slug,
+                local(pin.at, zone),
+                pin.provider or "",
+                "" if slug in known else "orphan",
+                pin.session_id,
+            )
+            for slug, pin in pins.items()
+        ),
+    )
+
+
+@click.command
+@click.option(
+    "--after",
+    type=click.IntRange(0),
+    help="The id of the last event that was seen.",
+    show_default="all that are kept",
+)
+@click.option("--follow", is_flag=True, help="Go on with further events as they come.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each event.")
+@workspace_option
+@data_dir_option
+@click.pass_obj
+def events(output: Output, /, **options: Any) -> None:
+    """Print the events in the order of their ids.
+
+    Exits with 1 when events behind --after are not kept any more.
+    """
+
+    async def show() -> None:
+        async with Client(options["workspace"], data_dir=options["data_dir"]) as client:
+            after = options["after"]
+            start = await _first(client) if after is None else after
+            async for event in client.events(start, follow=options["follow"]):
+                output.line(_as_json(event) if options["as_json"] else _as_text(event))
+
+    try:
+        anyio.run(show)
+    except KeyboardInterrupt:
+        return  # how following ends
+
+
+async def _first(client: Client) -> int:
+    """Behind which id the events that are kept begin."""
+    try:
+        async for _ in client.events(follow=False):
+            break
+    except EventsExpired as expired:
+        return expired.after
+    return 0
+
+
+def _as_json(event: Event) -> str:
+    return json.dumps(
+        {
+            "id": event.id,
+            "at": event.at.isoformat(),
+            "kind": event.kind,
+            "slug": event.slug,
+            "run_id": event.run_id,
+            "data": event.data,
+        }
+    )
+
+
+def _as_text(event: Event) -> str:
+    return " ".join(visible(word) for word in _words(event))
+
+
+def _words(event: Event) -> Iterator[str]:
+    yield f"{event.id:>6}"
+    yield event.at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    yield event.kind
+    if event.slug is not None:
+        yield event.slug
+    if event.run_id is not None:
+        yield event.run_id
+    for name, value in event.data.items():
+        if value not in (None, ""):
+            yield f"{name}={json.dumps(value, ensure_ascii=False)}"
+
+
+def _zone() -> tzinfo:
+    return zones_for(None, os.environ)["automation"].tzinfo

@@ -1,0 +1,384 @@
+"""The commands that watch and steer what an engine does: status, events, sessions, doctor."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
+import anyio
+import structlog
+from click.testing import CliRunner, Result
+
+from drumbeat import Client, Engine, Pin, SessionPins, Settings, SystemClock
+from drumbeat.cli.commands import drumbeat
+from drumbeat.runtime.store import SqliteStore
+from drumbeat.testing import ManualClock, ScriptedAgent, drive
+
+GREETING = """\
+---
+automation:
+  name: Greeting
+  trigger: {type: manual}
+  notify: always
+  steps:
+    - id: greet
+      prompt: Say hello.
+---
+"""
+HOURLY = GREETING.replace("{type: manual}", "{type: schedule, expression: every 60 minutes}")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    yield tmp_path
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def workspace(here: Path) -> Path:
+    path = here / "automations" / "greeting.md"
+    path.parent.mkdir()
+    path.write_text(GREETING, encoding="utf-8")
+    return here
+
+
+def call(*args: object) -> Result:
+    result = CliRunner().invoke(drumbeat, [str(arg) for arg in args])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def lived(workspace: Path, slug: str = "greeting", **options: Any) -> None:
+    """Let an engine run one automation and end."""
+
+    async def live() -> None:
+        async with Engine(workspace, agent=ScriptedAgent(), timezone="UTC", **options) as engine:
+            await engine.run(slug)
+            await engine.settled()
+
+    anyio.run(live)
+
+
+# ---- status
+
+
+def test_status_of_a_folder_that_no_engine_ever_had(workspace: Path) -> None:
+    result = call("status")
+    assert result.exit_code == 0
+    assert "stopped" in result.output
+    assert "1 enabled, 0 disabled, 0 broken" in result.output
+    assert not (workspace / ".drumbeat").exists()
+
+
+def test_status_shows_what_runs_waits_and_is_paused(workspace: Path) -> None:
+    """A run that is going, one that is due later, and the reason of a pause."""
+
+    async def begin() -> None:
+        now = SystemClock().now()
+        async with Client(workspace) as client:
+            await client.fire("greeting")
+            await client.fire("greeting", after=timedelta(hours=2))
+        store = SqliteStore(workspace / ".drumbeat" / "drumbeat.db")
+        await store.open(holder=None, lease=timedelta(hours=1))
+        claim = await store.claim_fire(now=now + timedelta(seconds=5), run_id="20260302T1-ab")
+        assert claim is not None
+        from drumbeat.testing._store import _going
+
+        await store.record(claim=claim, run=_going(claim))
+        await store.close()
+
+    anyio.run(begin)
+    assert call("pause", "greeting", "--reason", "holiday").output == "greeting is paused\n"
+    output = call("status").output
+    assert "running" in output
+    assert "later" in output
+    assert "paused" in output
+    assert "holiday" in output
+    assert call("cancel", "20260302T1-ab", "--reason", "no").exit_code == 0
+    assert call("resume", "greeting").output == "greeting is not paused\n"
+    assert "holiday" not in call("status").output
+
+
+def test_upcoming_says_what_is_paused(workspace: Path) -> None:
+    (workspace / "automations" / "greeting.md").write_text(HOURLY, encoding="utf-8")
+    call("pause", "greeting", "--reason", "holiday")
+    assert "paused" in call("upcoming").output
+
+
+# ---- asking
+
+
+def test_what_is_unknown_is_wrong_usage(workspace: Path) -> None:
+    for words in (
+        ("pause", "chek", "--reason", "x"),
+        ("rotate", "chek", "--reason", "x"),
+        ("cancel", "no-run", "--reason", "x"),
+        ("resume", "chek"),
+        ("rotate", "greeting"),
+    ):
+        assert call(*words).exit_code == 2
+    result = call("rotate", "greeting", "--reason", " ")
+    assert result.exit_code == 1
+    assert "reason-missing" in result.output
+
+
+def test_a_rotation_that_was_asked_for_is_done_at_the_next_start(workspace: Path) -> None:
+    lived(workspace)
+    assert "greeting" in call("sessions").output
+    assert call("rotate", "greeting", "--reason", "stale").output == "asked to rotate greeting\n"
+    lived(workspace)
+    events = [json.loads(line) for line in call("events", "--json").output.splitlines()]
+    (rotated,) = [event for event in events if event["kind"] == "session_rotated"]
+    assert rotated["data"]["reason"] == "operator"
+    assert rotated["data"]["note"] == "stale"
+
+
+# ---- sessions and events
+
+
+def test_sessions_marks_orphans(workspace: Path) -> None:
+    assert call("sessions").output == "No conversation is pinned.\n"
+    lived(workspace)
+    assert "orphan" not in call("sessions").output
+    (workspace / "automations" / "greeting.md").unlink()
+    assert "orphan" in call("sessions").output
+
+
+def test_events_as_text_and_from_an_id(workspace: Path) -> None:
+    assert call("events").output == ""
+    lived(workspace)
+    lines = call("events").output.splitlines()
+    kinds = [line.split()[2] for line in lines]
+    assert kinds[0] == "fire_added"
+    assert "run_completed" in kinds
+    assert 'state="succeeded"' in lines[kinds.index("run_completed")]
+    assert call("events", "--after", "2").output.splitlines() == lines[2:]
+
+
+def test_events_that_are_not_kept_are_said_to_be_gone(workspace: Path) -> None:
+    """Without an id the output begins with the first event that is kept."""
+    start = datetime(2026, 3, 2, 12, tzinfo=UTC)
+    clock, day = ManualClock(start), timedelta(days=1)
+
+    async def live() -> None:
+        settings = Settings(keep_events=day)
+        async with Engine(
+            workspace, agent=ScriptedAgent(), timezone="UTC", clock=clock, settings=settings
+        ) as engine:
+            await engine.run("greeting")
+            await drive(engine, until=start + 3 * day)
+            await engine.run("greeting")
+
+    anyio.run(live)
+    lines = call("events", "--json").output.splitlines()
+    assert json.loads(lines[0])["kind"] == "fire_added"
+    assert json.loads(lines[0])["id"] > 1
+    gone = call("events", "--after", "1")
+    assert gone.exit_code == 1
+    assert "events-expired" in gone.output
+
+
+@pytest.mark.slow
+def test_events_are_followed_until_they_are_interrupted(workspace: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "drumbeat.cli", "events", "--follow", "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=workspace,
+    )
+    try:
+        lived(workspace)
+        assert child.stdout is not None
+        seen = [json.loads(child.stdout.readline())["kind"] for _ in range(3)]
+        assert seen[0] == "fire_added"
+        assert child.poll() is None
+        import signal
+
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=60)
+        assert child.returncode == 0
+    finally:
+        child.kill()
+        child.communicate()
+
+
+# ---- doctor
+
+
+def test_a_doctor_finds_a_good_workspace_well(workspace: Path) -> None:
+    result = call("doctor")
+    assert result.exit_code == 0
+    assert "none yet" in result.output
+    assert not (workspace / ".drumbeat").exists()
+    lived(workspace)
+    result = call("doctor")
+    assert result.exit_code == 0, result.output
+    assert "FAIL" not in result.output
+    assert "schema 1" in result.output
+    assert "ok   sessions: 1 conversation" in result.output
+
+
+def test_a_doctor_names_what_is_wrong_with_policy(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "automations" / "broken.md").write_text("x", encoding="utf-8")
+    (workspace / "automations" / "odd.md").write_text(
+        HOURLY.replace("every 60 minutes", "now and then"), encoding="utf-8"
+    )
+    (workspace / "agent-config.yaml").write_text("default: [", encoding="utf-8")
+    monkeypatch.setenv("MAX_CONCURRENT_RUNS", "many")
+    monkeypatch.setenv("TIMEZONE", "Mars/Olympus")
+    result = call("doctor")
+    assert result.exit_code == 1
+    for code in (
+        "front-matter-missing",
+        "schedule-unknown-form",
+        "setting-invalid",
+        "zone-unknown",
+        "yaml-syntax",
+    ):
+        assert f"[{code}]" in result.output
+
+
+def test_a_doctor_bears_a_workspace_that_cannot_be_read(workspace: Path) -> None:
+    lived(workspace)
+    (workspace / "drumpacks.txt").write_text("nowhere\n", encoding="utf-8")
+    result = call("doctor")
+    assert result.exit_code == 1
+    assert "[pack-missing]" in result.output
+    assert "records: not looked at" in result.output
+
+
+def test_a_doctor_names_what_is_wrong_with_the_data_folder(workspace: Path) -> None:
+    lived(workspace)
+    data = workspace / ".drumbeat"
+    data.chmod(0o755)
+    (data / "session_pins.json").write_text("{", encoding="utf-8")
+    result = call("doctor")
+    assert result.exit_code == 1
+    assert "[data-dir-open]" in result.output
+    assert "[pins-damaged]" in result.output
+    (data / "drumbeat.db").write_bytes(b"x" * 9000)
+    result = call("doctor")
+    assert "[store-damaged]" in result.output
+    assert "sessions" not in result.output
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_a_doctor_names_a_folder_that_is_closed(workspace: Path) -> None:
+    lived(workspace)
+    data = workspace / ".drumbeat"
+    data.chmod(0o500)
+    try:
+        assert "[data-dir-unwritable]" in call("doctor").output
+    finally:
+        data.chmod(0o700)
+
+
+def test_a_doctor_names_what_is_left_over(workspace: Path) -> None:
+    """Pins and memory of nobody, deliveries that hang, fires without an engine, a wrong clock."""
+    data = workspace / ".drumbeat"
+    ahead = ManualClock(SystemClock().now() + timedelta(days=2))
+    behind = ManualClock(SystemClock().now() - timedelta(days=1))
+
+    async def live() -> None:
+        pin = Pin(
+            session_id="s", fingerprint="f", provider=None, day=ahead.now().date(), at=ahead.now()
+        )
+        await SessionPins(data).set("gone", pin)
+        async with Engine(workspace, agent=ScriptedAgent(), clock=behind, timezone="UTC") as engine:
+            await engine.run("greeting")
+            lost = await engine.run("greeting")
+            store = await engine._writable()
+            assert lost.intent is not None
+            await store.settle_intent(lost.intent, "abandoned")
+            await engine.fire("greeting")
+        async with Client(workspace) as client:
+            client._clock = behind
+            await client.fire("greeting")
+            client._clock = ahead
+            await client.fire("greeting")
+
+    anyio.run(live)
+    (data / "memory" / "automations" / "gone").mkdir(parents=True)
+    (data / "memory" / "automations" / "greeting").mkdir(exist_ok=True)
+    (data / "memory" / "automations" / "note.txt").write_text("x", encoding="utf-8")
+    result = call("doctor")
+    assert result.exit_code == 1
+    for code in (
+        "pin-orphan",
+        "memory-orphan",
+        "delivery-waiting",
+        "delivery-lost",
+        "engine-missing",
+        "clock-behind",
+    ):
+        assert f"[{code}]" in result.output, result.output
+
+
+def test_a_doctor_beside_an_engine_names_its_holder(workspace: Path) -> None:
+    """And the lock of a process that is gone, and what has waited for too long."""
+    behind = ManualClock(SystemClock().now() - timedelta(hours=3))
+
+    async def put() -> None:
+        async with Client(workspace) as client:
+            client._clock = behind
+            await client.fire("greeting")
+
+    anyio.run(put)
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import anyio, pathlib, sys\n"
+            "from drumbeat.runtime.lock import EngineLock\n"
+            "async def main():\n"
+            "    lock = EngineLock(pathlib.Path('.drumbeat'))\n"
+            "    await lock.acquire(since='noon')\n"
+            "    print('held', flush=True)\n"
+            "    sys.stdin.read()\n"
+            "anyio.run(main)\n",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        result = call("doctor")
+        assert f"process {child.pid} on " in result.output
+        assert "[fire-overdue]" in result.output
+        assert "[lock-stray]" not in result.output
+        lock = workspace / ".drumbeat" / "engine.lock"
+        text = lock.read_text(encoding="utf-8").replace(f"process {child.pid}", "process 4194000")
+        lock.write_text(text, encoding="utf-8")
+        assert "[lock-stray]" in call("doctor").output
+        lock.write_text(text.replace("process 4194000", "process 1"), encoding="utf-8")
+        assert "[lock-stray]" not in call("doctor").output
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_a_doctor_reports_a_run_without_an_intent(workspace: Path) -> None:
+    lived(workspace)
+    import sqlite3
+
+    with sqlite3.connect(workspace / ".drumbeat" / "drumbeat.db") as db:
+        db.execute("DELETE FROM intents")
+    result = call("doctor")
+    assert result.exit_code == 1
+    assert "[run-without-intent]" in result.output
