@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from drumbeat.core.identity import run_id
 from drumbeat.core.model import Automation, Env, Event, Json, Kind, Mark, Pack, Workspace
@@ -22,7 +23,7 @@ from drumbeat.runtime.workspace import WorkspaceCache
 
 _PROBE = "probe:store"
 
-log = structlog.get_logger("drumbeat")
+log: FilteringBoundLogger = structlog.get_logger("drumbeat")
 
 
 @attrs.define(kw_only=True)
