@@ -65,6 +65,7 @@ class Frame:
     config: Json
     env: Mapping[str, str]
     cwd: Path
+    system_prompt: str | None
     memory_dir: Path
     follow_ups: FollowUps
     deadline: float
@@ -278,7 +279,7 @@ class Conversation:
             prompt=ask.prompt,
             context=context,
             requirements=frame.requirements,
-            system_prompt=None,
+            system_prompt=frame.system_prompt,
             skills=(),
             # Copies: what an agent does to them must reach neither the next turn nor the record.
             config=deepcopy(frame.config),
