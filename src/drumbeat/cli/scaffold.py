@@ -23,10 +23,11 @@ automation:
   steps:
     - id: review
       prompt: >-
-        You were given the tasks that are open. Decide with guidance/TASKS.md which of them somebody
-        has to hear about today, and say for each why today. Touch neither tasks.txt nor any other
-        file. A list that came in broken or cut short is a fault to report, never an empty list. Most
-        days there is nothing to raise; then answer NOTHING_TO_REPORT and not a word more.
+        You were given the tasks that are open. Decide with guidance/TASKS.md which of them
+        somebody has to hear about today, and say for each why today. Touch neither tasks.txt nor
+        any other file. A list that came in broken or cut short is a fault to report, never an
+        empty list. Most days there is nothing to raise; then answer NOTHING_TO_REPORT and not a
+        word more.
     - id: update-guidance
       prompt: >-
         Was there something today that next month's runs should know? Then rework
