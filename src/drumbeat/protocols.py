@@ -71,8 +71,8 @@ class MailSource(Protocol):
         Reading changes nothing in the mailbox: from one mark the same messages come again.
 
         Args:
-            address: what the messages must be addressed to; which mailbox is opened for it is the
-                source's own setting.
+            address: the one that messages have to be sent to. The source's own settings say in
+                which mailbox they arrive.
             after: a mark that an earlier poll of this address returned, also of another instance;
                 None returns no messages, only the present mark.
 

@@ -79,7 +79,7 @@ def test_every_key_reaches_the_value() -> None:
     assert look == Step(
         id="look",
         label="Look around",
-        prompt="Look at the open items.\n\n1. This list is part of the prompt.\n2. So is this.\n",
+        prompt="Look at what runs low.\n\n1. This list is part of the prompt.\n2. So is this.\n",
     )
     assert judge.prompt == (
         "If it cannot wait, begin a line with URGENT: and the reason; most runs need no such line."
@@ -92,15 +92,15 @@ def test_every_key_reaches_the_value() -> None:
         enabled=False,
         triggers=(
             ScheduleTrigger(
-                expression="every 45 minutes", schedule=Interval(every=timedelta(minutes=45))
+                expression="every 50 minutes", schedule=Interval(every=timedelta(minutes=50))
             ),
         ),
         steps=(look, judge),
         fingerprint=steps_fingerprint((look, judge)),
         notify="urgent-only",
-        requires=("mail-cli", "guidance/EMAIL.md"),
+        requires=("stock-cli", "guidance/STOCK.md"),
         inject=(
-            InjectSpec(argv=("items-cli", "state", ""), label="open items"),
+            InjectSpec(argv=("stock-cli", "low", ""), label="what runs low"),
             InjectSpec(argv=("clock-cli",), label="time"),
         ),
         conversation="daily",
@@ -124,12 +124,8 @@ def test_every_key_reaches_the_value() -> None:
 def test_the_worked_example_of_the_documentation_loads_without_findings() -> None:
     page = (ROOT / "docs" / "automation-file.md").read_text(encoding="utf-8")
     example = page.split("```markdown\n")[1].split("```")[0]
-    automation = validate_automation_content(example, path=PurePath("email-check.md"))
-    assert [step.id for step in automation.steps] == [
-        "load-guidance",
-        "check-inbox",
-        "update-guidance",
-    ]
+    automation = validate_automation_content(example, path=PurePath("backup-check.md"))
+    assert [step.id for step in automation.steps] == ["compare", "keep-the-plan"]
     assert lint_automation(example) == []
 
 
