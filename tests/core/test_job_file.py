@@ -21,6 +21,7 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.repo_address import repo_problem
 from drumbeat.core.rotation import steps_fingerprint
+from drumbeat.core.schedule import parse_schedule
 from drumbeat.core.vocabulary import (
     AGENT_CONFIG_KEYS,
     AUTH,
@@ -36,7 +37,7 @@ from drumbeat.core.vocabulary import (
     TRIGGER,
     json_schema,
 )
-from drumbeat.errors import AutomationError, Problem
+from drumbeat.errors import AutomationError, Problem, ScheduleError
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "job-file.md"
 PATH = PurePath("jobs/morning-brief.md")
@@ -314,6 +315,16 @@ def test_a_schedule_of_automation_files_is_told_what_to_write(text: str, remedy:
     (problem,) = problems(f"cron: {text}")
     assert (problem.code, problem.column) == ("cron-field-count", 7)
     assert remedy in problem.remedy
+
+
+def test_an_interval_for_a_step_that_is_too_wide_is_said_to_be_for_automation_files() -> None:
+    """To an automation file, the same remedy would point to the file at hand."""
+    (problem,) = problems("cron: '*/90 * * * *'")
+    assert problem.code == "cron-step"
+    assert problem.remedy == "write `every 90 minutes` in an automation file"
+    with pytest.raises(ScheduleError) as caught:
+        parse_schedule("*/90 * * * *")
+    assert caught.value.problem.remedy == "write `every 90 minutes`"
 
 
 def test_an_address_is_suggested_as_it_was_written() -> None:

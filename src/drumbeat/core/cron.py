@@ -152,7 +152,8 @@ def parse_cron(text: str) -> Cron:
 
     Raises:
         ScheduleError: it is none, or its date never comes; `problem.column` is the 1-based column
-            in `text` at which the field in question begins.
+            in `text` at which the field in question begins. The remedy may be another form of
+            schedule, which automation files alone have.
     """
     cron_fields(text)
     return Cron(expression=" ".join(text.split()))
@@ -411,9 +412,9 @@ def _instead_of_step(field: _Field, step: int, low: int) -> str:
         other = ""
         if not rest and hours < 24:
             other = f", or `0 {f'*/{hours}' if hours > 1 else '*'} * * *`"
-        return f"write `every {step} minutes` in an automation file{other}"
+        return f"write `every {step} minutes`{other}"
     if field is _HOUR and field.high < step <= LONGEST_INTERVAL // timedelta(hours=1):
-        return f"write `every {step} hours` in an automation file, or one hour such as `{low}`"
+        return f"write `every {step} hours`, or one hour such as `{low}`"
     return f"write `{low}` alone, or a smaller step"
 
 

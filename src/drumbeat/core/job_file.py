@@ -39,6 +39,7 @@ __all__ = ["AllowedSender", "JobSource", "allowed_senders", "read_job", "validat
 JOB_STEP = "prompt"
 """What a job's one step is called in records (spec, section 3.2)."""
 
+_INTERVAL = re.compile(r"`every [^`]*`")
 _SYSTEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ADDRESS = re.compile(r"[^\s@,;:<>()\"]+@[^\s@,;:<>()\"]+")
 # What means nothing without the key behind it.
@@ -368,7 +369,7 @@ def _job_cron(text: str) -> Cron:
     except ScheduleError as error:
         instead = _cron_instead(text)
         if instead is None:
-            raise
+            instead = _INTERVAL.sub(r"\g<0> in an automation file", error.problem.remedy)
         raise ScheduleError(attrs.evolve(error.problem, remedy=instead)) from error
 
 
