@@ -35,6 +35,7 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.redaction import Redactor
 from drumbeat.core.settings import Settings
+from drumbeat.core.signatures import DOOR_SECRETS
 from drumbeat.errors import (
     ClaimLost,
     EngineBusy,
@@ -54,7 +55,7 @@ from drumbeat.runtime.packs import load_packs
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.rules import Rules
 from drumbeat.runtime.schedule_marks import Zones
-from drumbeat.runtime.search_path import DOOR_SECRETS, search_path
+from drumbeat.runtime.search_path import search_path
 from drumbeat.runtime.services import Services, log
 from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.runtime.zones import zones_for
