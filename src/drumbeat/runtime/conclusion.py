@@ -26,7 +26,8 @@ from drumbeat.core.model import (
 from drumbeat.core.notify import evaluate_judgment_failed, evaluate_notify
 from drumbeat.errors import ClaimLost, Problem
 from drumbeat.runtime.journal import Journal
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.log import log
+from drumbeat.runtime.services import Services
 
 _TEXT_LIMIT = 64 * 1024
 _EMPTY = Problem(

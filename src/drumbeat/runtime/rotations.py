@@ -17,7 +17,8 @@ import attrs
 from drumbeat.core.model import Mark, Rotation
 from drumbeat.errors import ClaimLost
 from drumbeat.runtime.clock import holding
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.log import log
+from drumbeat.runtime.services import Services
 
 _PREFIX = "rotation:"
 

@@ -32,8 +32,9 @@ from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, wa
 from drumbeat.runtime.conclusion import Ending, conclude
 from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.log import log
 from drumbeat.runtime.preparation import Preparation, Unready, read_automation
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 from drumbeat.runtime.turns import Ask, Conversation
 
 _JUDGMENT_FILE = Path("prompts") / "judgment.md"

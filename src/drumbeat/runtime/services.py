@@ -7,8 +7,6 @@ from secrets import token_hex
 from typing import Any
 
 import attrs
-import structlog
-from structlog.typing import FilteringBoundLogger
 
 from drumbeat.core.identity import run_id
 from drumbeat.core.model import Automation, Env, Event, Json, Kind, Mark, Pack, Workspace
@@ -18,12 +16,11 @@ from drumbeat.errors import Problem, StoreError
 from drumbeat.protocols import Agent, Clock, Pins, Store
 from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.config_files import ConfigFiles
+from drumbeat.runtime.log import log
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.workspace import WorkspaceCache
 
 _PROBE = "probe:store"
-
-log: FilteringBoundLogger = structlog.get_logger("drumbeat")
 
 
 @attrs.define(kw_only=True)

@@ -40,8 +40,9 @@ from drumbeat.protocols import FollowUps
 from drumbeat.runtime.answers import described, failure_of, is_reply, is_usage
 from drumbeat.runtime.clock import OverTime, bounded, holding
 from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.log import log
 from drumbeat.runtime.rotations import complete_one, rotate
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 
 
 @attrs.frozen(kw_only=True)
