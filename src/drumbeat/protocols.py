@@ -340,9 +340,18 @@ class Store(Protocol):
         ...
 
     async def fires(
-        self, *, slug: str | None = None, open: bool = False, limit: int = 100
+        self,
+        *,
+        slug: str | None = None,
+        open: bool = False,
+        around: datetime | None = None,
+        limit: int = 100,
     ) -> list[Fire]:
-        """Fires: the open ones by due time, else the latest first."""
+        """Fires: the open ones by due time, else the latest first.
+
+        With `around`, by due time, those nearest to that instant: the last half of `limit` that
+        were due by then, and the first half that are due later.
+        """
         ...
 
     async def runs(
@@ -354,6 +363,10 @@ class Store(Protocol):
         limit: int = 100,
     ) -> list[RunRecord]:
         """Runs, the latest first. `target` is a run, session or receipt id."""
+        ...
+
+    async def invalid_runs(self) -> list[str]:
+        """The ids of runs that ended without an intent, the oldest first; there must be none."""
         ...
 
     async def events(self, *, after: int, limit: int, wait: timedelta) -> list[Event]:
