@@ -10,10 +10,12 @@ from typing import Any
 from hypothesis import settings
 from sybil import Example, Sybil
 from sybil.parsers.doctest import DocTestParser
-from sybil.parsers.myst import CodeBlockParser, PythonCodeBlockParser, SkipParser
+from sybil.parsers.myst import CodeBlockParser, PythonCodeBlockParser
 
 # How long one example takes says more about the machine than about the code.
 settings.register_profile("drumbeat", deadline=None)
+# Where CI is set, Hypothesis has loaded a profile of its own: no deadline either, and the same
+# examples each time.
 if not os.environ.get("CI"):
     settings.load_profile("drumbeat")
 
@@ -66,7 +68,6 @@ _documents = Sybil(
     parsers=[
         PythonCodeBlockParser(),
         CodeBlockParser("markdown", _write_automation),
-        SkipParser(),
     ],
     patterns=["README.md", "docs/*.md", "docs/decisions/*.md"],
     setup=_enter_folder,

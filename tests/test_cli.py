@@ -261,6 +261,74 @@ def test_validate_checks_the_current_folder_by_default(
     assert "1 file checked" in result.output
 
 
+JOB = """\
+---
+cron: "30 7 * * *"
+---
+Count the stock.
+"""
+
+
+@pytest.mark.parametrize("path", ["ws/jobs/stock.md", "ws/jobs", "ws"])
+def test_validate_judges_a_job_as_a_job(workspace: Path, path: str) -> None:
+    """Alone, with its folder and with its workspace: problems and findings are those of a job."""
+    write(workspace / "jobs/stock.md", JOB)
+    assert call("validate", path).exit_code == 0
+    write(workspace / "jobs/stock.md", JOB.replace("30 7", "*/7 7"))
+    uneven = call("validate", path)
+    assert (uneven.exit_code, "[schedule-uneven-step]" in uneven.output) == (0, True)
+    write(workspace / "jobs/stock.md", JOB.replace("cron", "cronn"))
+    broken = call("validate", path)
+    assert broken.exit_code == 1
+    assert "ws/jobs/stock.md:2:1: " in broken.output
+    assert "did you mean 'cron'?" in broken.output
+
+
+def test_validate_knows_a_job_from_inside_its_folder(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder decides, whether or not it is named."""
+    write(workspace / "jobs/stock.md", JOB)
+    monkeypatch.chdir(workspace / "jobs")
+    assert "1 file checked: 0 problems" in call("validate", "stock.md").output
+    assert "1 file checked: 0 problems" in call("validate", ".").output
+
+
+@pytest.mark.parametrize("path", ["ws/jobs/door.md", "ws"])
+def test_validate_says_what_nothing_serves(workspace: Path, path: str) -> None:
+    """A file that an engine refuses is not found to be fine."""
+    write(workspace / "jobs/door.md", JOB.replace("---\nCount", "webhook: door\n---\nCount"))
+    result = call("validate", path)
+    assert result.exit_code == 1
+    assert "ws/jobs/door.md:3:1: " in result.output
+    assert "[trigger-unserved]" in result.output
+
+
+def test_validate_reads_a_job_s_schedule_by_the_zone_of_jobs(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A time that summer time skips there is a finding, whatever the system's zone is."""
+    write(workspace / "jobs/stock.md", JOB.replace("30 7", "30 2"))
+    monkeypatch.setenv("TIMEZONE", "UTC")
+    assert "0 warnings" in call("validate", "ws").output
+    monkeypatch.setenv("TIMEZONE", "Europe/Berlin")
+    assert "[schedule-in-gap]" in call("validate", "ws").output
+    assert "0 warnings" in call("validate", "ws", "--zone", "UTC").output
+
+
+def test_validate_finds_a_tool_that_a_pack_hides(workspace: Path) -> None:
+    """What is odd about packs that load is said with the workspace."""
+    card = "---\npack_format: 1\nname: a\ndescription: A.\ntools: [count]\n---\nCounts.\n"
+    write(workspace / "drumpacks.txt", "drumpacks/a\n")
+    write(workspace / "drumpacks/a/drumpack.md", card)
+    for tool in ("drumpacks/a/bin/count", "bin/count"):
+        write(workspace / tool, "#!/bin/sh\n").chmod(0o755)
+    result = call("validate", "ws")
+    assert "ws/bin/count: warning: " in result.output
+    assert "[pack-tool-shadows]" in result.output
+    assert result.exit_code == 0
+
+
 def test_validate_refuses_paths_together_with_a_workspace(workspace: Path) -> None:
     """Either files or a workspace."""
     result = call("validate", "ws", "--workspace", workspace)
@@ -308,6 +376,49 @@ def test_upcoming_prints_moments_and_zone_and_writes_nothing(workspace: Path) ->
     assert all("07:00 " in line for line in moments)
     assert tree(workspace) == before
     assert not (workspace / ".drumbeat").exists()
+
+
+def test_moments_and_runs_are_shown_by_the_zone_that_rules_each_kind(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs follow `$TIMEZONE`, and the first line says so."""
+    monkeypatch.setenv("TIMEZONE", "Asia/Kathmandu")
+    write(workspace / "jobs/stock.md", JOB)
+    write(workspace / "jobs/broken.md", "no front matter")
+    result = call("upcoming", "--workspace", workspace, "--days", "2")
+    lines = result.stdout.splitlines()
+    assert lines[0].endswith("; of jobs, those of Asia/Kathmandu ($TIMEZONE).")
+    assert all("07:30 +0545" in line for line in lines if "stock" in line)
+    assert sum("07:30 +0545" in line for line in lines) == 2
+    assert not any("+0545" in line for line in lines if "greeting" in line)
+    for slug in ("stock", "greeting"):
+        call("run", slug, "--agent", "cli_test_host:agent", "--workspace", workspace)
+    shown = call("runs", "--workspace", workspace).stdout.splitlines()
+    assert shown[0] == lines[0]
+    assert {line.split()[4]: "+0545" in line for line in shown[2:]} == {
+        "stock": True,
+        "greeting": False,
+    }
+    write(workspace / "jobs/stock.md", "no front matter")
+    assert "+0545" in call("runs", "stock", "--workspace", workspace).stdout.splitlines()[2]
+
+
+def test_an_engine_s_own_zone_is_the_one_that_is_shown(workspace: Path) -> None:
+    """What `--timezone` ruled is read off the records; the moment of `why` goes by it too."""
+    arguments = ("--agent", "cli_test_host:agent", "--workspace", workspace)
+    call("run", "greeting", *arguments, "--timezone", "Asia/Kathmandu")
+    result = call("upcoming", "--workspace", workspace, "--days", "1")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "Times are those of Asia/Kathmandu (timezone)."
+    assert any("07:00 +0545" in line for line in lines if "greeting" in line)
+    assert "+0545" in call("runs", "--workspace", workspace).stdout
+    said = call("why", "greeting", "--at", "2026-03-02T07:00", "--workspace", workspace).stdout
+    assert (
+        said
+        == call(
+            "why", "greeting", "--at", "2026-03-02T07:00+05:45", "--workspace", workspace
+        ).stdout
+    )
 
 
 def test_upcoming_prints_no_more_than_asked(workspace: Path) -> None:
@@ -476,7 +587,7 @@ def test_runs_says_when_there_are_none(workspace: Path) -> None:
 
 
 def test_why_answers_in_a_sentence(workspace: Path) -> None:
-    """For the present moment, for one with an offset and for one on the system's wall clock."""
+    """For the present moment, for one with an offset and for one without."""
     call("run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace)
     assert "ran as" in call("why", "greeting", "--workspace", workspace).stdout
     for at in ("2026-03-02T07:00+01:00", "2026-03-02T07:00"):
@@ -530,3 +641,14 @@ def test_schema_prints_the_json_schema_of_the_front_matter() -> None:
     result = call("schema")
     assert result.exit_code == 0
     assert "automation" in json.loads(result.output)["properties"]
+    assert call("schema", "--kind", "automation").output == result.output
+
+
+def test_schema_of_a_job_has_the_keys_of_jobs() -> None:
+    """Each kind of file has a schema of its own, and there is no third."""
+    result = call("schema", "--kind", "job")
+    assert result.exit_code == 0
+    properties = json.loads(result.output)["properties"]
+    assert "cron" in properties
+    assert "automation" not in properties
+    assert call("schema", "--kind", "other").exit_code == 2

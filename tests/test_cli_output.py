@@ -84,3 +84,18 @@ def test_a_line_is_neither_wrapped_nor_read_as_markup(capsys: pytest.CaptureFixt
     text = "[red]" + "word " * 100
     Output().line(text)
     assert capsys.readouterr().out == text + "\n"
+
+
+def test_whatever_is_printed_is_made_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    """No caller has to think of it, and one that did finds its text as it was."""
+    output = Output()
+    output.line("a\x1b[2J\nb")
+    output.lines("a\x1b[2J\nb")
+    output.error("a\x1b[2J\nb")
+    output.error("a\x1b[2J\nb", lines=True)
+    output.facts([("name", "a\x1b[2J\nb")])
+    output.line(visible("a\x1b[2J\nb"))
+    out, err = capsys.readouterr()
+    one, two = "a\\x1b[2J\\nb\n", "a\\x1b[2J\nb\n"
+    assert out == one + two + "  name  " + one + one
+    assert err == one + two

@@ -10,6 +10,7 @@ import anyio
 import attrs
 import pytest
 
+from drumbeat import Engine, Settings
 from drumbeat.agents import CommandAgent
 from drumbeat.core.model import Automation, Fire, Reply, Requirement, Step, Turn, Usage
 from drumbeat.errors import (
@@ -163,14 +164,52 @@ async def test_follow_ups_are_scheduled_before_the_reply_returns(turn: Turn) -> 
 
 
 @pytest.mark.anyio
-async def test_a_refused_follow_up_fails_the_turn(turn: Turn) -> None:
-    """What the agent counted on will not happen, and that must not pass for success."""
-    full = attrs.evolve(turn, follow_ups=FollowUps(room=0))
-    asks = [{"prompt": "Look again.", "after": 90}]
-    usage = {"output_tokens": 2}
-    error = await failure(says({"text": "ok", "usage": usage, "follow_ups": asks}), full)
-    assert (error.code, error.usage) == ("follow-up-refused", Usage(output_tokens=2))
-    assert "5 wait" in str(error)
+async def test_a_refused_follow_up_leaves_the_reply_and_the_others(turn: Turn) -> None:
+    """The work is done: its text is not lost to a limit, and what was scheduled stays."""
+    full = attrs.evolve(turn, follow_ups=FollowUps(room=1))
+    asks = [{"prompt": prompt, "after": 90} for prompt in ("Look again.", "And again.")]
+    reply = await says({"text": "ok", "follow_ups": asks}).take_turn(full)
+    assert reply.text == "ok"
+    assert isinstance(full.follow_ups, FollowUps)
+    assert full.follow_ups.asked == [("Look again.", timedelta(seconds=90))]
+
+
+@pytest.mark.anyio
+async def test_a_refused_follow_up_does_not_stop_one_behind_it(turn: Turn) -> None:
+    """Each is judged by itself, as it would be if it had been asked for alone."""
+
+    class Patient(FollowUps):
+        async def schedule(self, prompt: str, *, after: timedelta) -> Fire:
+            if after > timedelta(days=30):
+                raise FollowUpRefused(Problem(code="follow-up-refused", message="m", remedy="r"))
+            return await super().schedule(prompt, after=after)
+
+    patient = Patient()
+    asks = [{"prompt": "Late.", "after": 9_000_000}, {"prompt": "Soon.", "after": 60}]
+    answer = says({"text": "ok", "follow_ups": asks})
+    await answer.take_turn(attrs.evolve(turn, follow_ups=patient))
+    assert patient.asked == [("Soon.", timedelta(seconds=60))]
+
+
+@pytest.mark.anyio
+async def test_an_engine_records_the_follow_up_that_it_refuses(tmp_path: Path) -> None:
+    """The run succeeds with its text, one follow-up waits, and an event says why not two."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "a.md").write_text("---\n---\nLook.\n")
+    asks = [{"prompt": prompt, "after": 90} for prompt in ("Look again.", "And again.")]
+    agent = says({"text": "all is well", "follow_ups": asks})
+    settings = Settings(follow_ups_pending=1)
+    async with Engine(tmp_path, agent=agent, settings=settings, env=dict(os.environ)) as engine:
+        run = await engine.run("a")
+        events = [event async for event in engine.events(follow=False)]
+        waiting = (await engine.status()).waiting
+    assert run.state == "succeeded"
+    assert run.intent is not None
+    assert run.intent.text == "all is well"
+    assert [fire.prompt for fire in waiting] == ["Look again."]
+    (refused,) = [event for event in events if event.kind == "follow_up_refused"]
+    assert refused.run_id == run.run_id
+    assert "1 is the limit" in refused.data["reason"]
 
 
 @pytest.mark.anyio
@@ -182,6 +221,8 @@ async def test_a_refused_follow_up_fails_the_turn(turn: Turn) -> None:
         ("context-ceiling", ContextCeiling),
         ("conversation-missing", ConversationNotFound),
         ("quota-used-up", AgentError),
+        ("agent-reply-invalid", AgentError),
+        ("agent-command-failed", AgentError),
     ],
 )
 async def test_an_error_is_raised_as_what_its_code_means(
@@ -311,7 +352,29 @@ async def test_a_configuration_that_is_no_json_is_named(turn: Turn, value: objec
     assert error.code == "agent-turn-invalid"
 
 
-@pytest.mark.parametrize("argv", [[], [""], "my-agent --json", ["./agent"], ["bin/agent"]])
-def test_a_command_that_could_mean_several_things_is_refused(argv: list[str] | str) -> None:
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        [""],
+        "my-agent --json",
+        ["./agent"],
+        ["bin/agent"],
+        [1, 2],
+        ["agent", 2],
+        ["agent", "\0"],
+        [Path("/bin/agent")],
+        b"agent",
+        None,
+        5,
+    ],
+)
+def test_a_command_that_could_mean_several_things_is_refused(argv: Any) -> None:
     with pytest.raises(ValueError, match=r"argv must be|make it absolute"):
         CommandAgent(argv)
+
+
+@pytest.mark.parametrize("timeout", [timedelta(0), timedelta(seconds=-1), 30])
+def test_a_limit_that_no_turn_can_keep_is_refused(timeout: Any) -> None:
+    with pytest.raises(ValueError, match="timeout must be a timedelta above zero"):
+        CommandAgent(["agent"], timeout=timeout)

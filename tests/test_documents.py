@@ -87,3 +87,85 @@ def test_design_lists_the_files_of_a_room(room: str) -> None:
     listed = [name for files in rows for name in re.findall("`([a-z_]+)`", files)]
     there = {path.stem for path in (ROOT / "src" / "drumbeat" / room).glob("*.py")} - {"__init__"}
     assert sorted(listed) == sorted(there)
+
+
+# ---- what documents tell people to use
+
+
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")],
+    key=str,
+)
+
+
+def _commands(text: str) -> set[str]:
+    """The commands that a page names in backquotes, in headings or in blocks for a shell."""
+    shell = "\n".join(re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    return {
+        *re.findall(r"`drumbeat ([a-z][a-z-]*)", text),
+        *re.findall(r"^#+ drumbeat ([a-z][a-z-]*)", text, re.MULTILINE),
+        *re.findall(r"^(?:\$ )?drumbeat ([a-z][a-z-]*)", shell, re.MULTILINE),
+    }
+
+
+def _members(text: str) -> set[tuple[str, str]]:
+    """What a page uses of an engine or a client, in code or in a sentence."""
+    uses = re.findall(r"\b(engine|client)\.([a-z_]+)\(", text)
+    names = re.findall(r"\b(Engine|Client)\.([a-z_]+)", text)
+    return {(owner.lower(), name) for owner, name in (*uses, *names)}
+
+
+def _unresolved(text: str) -> set[str]:
+    """The commands and members that a page names and nobody has."""
+    from drumbeat import Client, Engine
+    from drumbeat.cli.commands import drumbeat
+
+    owners = {"engine": Engine, "client": Client}
+    return {
+        *(f"drumbeat {name}" for name in _commands(text) - drumbeat.commands.keys()),
+        *(f"{owner}.{name}" for owner, name in _members(text) if not hasattr(owners[owner], name)),
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_tells_people_to_use_is_there(page: Path) -> None:
+    """Commands, and what is called on an engine or a client."""
+    pytest.importorskip("click")
+    pytest.importorskip("rich")
+    assert _unresolved(page.read_text(encoding="utf-8")) == set()
+
+
+def test_what_nobody_has_is_found_wherever_it_stands() -> None:
+    """Or the test above could not fail."""
+    pytest.importorskip("click")
+    pytest.importorskip("rich")
+    page = (
+        "drumbeat prose is no command. Use `drumbeat polish`, `drumbeat runs` or "
+        "`await engine.shine(1)`; `Client.gleam` and `engine.run(slug)`.\n\n"
+        "## drumbeat rinse [FOLDER]\n\n```console\n$ drumbeat wipe --all\n```\n\n"
+        "```sh\ndrumbeat scrub\ndrumbeat why a\n```\n"
+    )
+    nobodys = {"drumbeat polish", "drumbeat rinse", "drumbeat wipe", "drumbeat scrub"}
+    assert _unresolved(page) == {*nobodys, "engine.shine", "client.gleam"}
+
+
+def test_the_command_line_page_has_every_command() -> None:
+    """A section for each, and the name of each of its options."""
+    pytest.importorskip("click")
+    pytest.importorskip("rich")
+    from drumbeat.cli.commands import drumbeat
+
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    found = re.findall(r"^## (drumbeat ([a-z-]+).*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    sections = {name: section for section, name in found}
+    assert sections.keys() == drumbeat.commands.keys()
+    assert "The options are those of `run`" in sections["serve"]
+    sections["serve"] += sections["run"]
+    missing = [
+        f"{name} {option}"
+        for name, command in drumbeat.commands.items()
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--") and option not in sections[name]
+    ]
+    assert missing == []

@@ -180,6 +180,7 @@ async def test_a_sleep_without_end_does_not_overflow(clock: ManualClock) -> None
     async with anyio.create_task_group() as group:
         group.start_soon(clock.sleep, timedelta.max)
         await clock.advance(HOUR)
+        assert clock.now() == START + HOUR
         group.cancel_scope.cancel()
 
 
@@ -401,9 +402,18 @@ async def test_a_watch_lets_nothing_go(clock: ManualClock) -> None:
 
 @pytest.mark.anyio
 async def test_a_watch_wakes_at_its_deadline(clock: ManualClock) -> None:
+    woken: list[datetime] = []
+
+    async def watch() -> None:
+        await clock.watch(MINUTE)
+        woken.append(clock.now())
+
     async with anyio.create_task_group() as group:
-        group.start_soon(clock.watch, MINUTE)
-        await clock.advance(MINUTE)
+        group.start_soon(watch)
+        await clock.advance(MINUTE - timedelta(microseconds=1))
+        assert woken == []
+        await clock.advance(timedelta(microseconds=1))
+    assert woken == [START + MINUTE]
 
 
 @pytest.mark.anyio
@@ -416,6 +426,8 @@ async def test_two_clocks_hold_each_for_itself(clock: ManualClock) -> None:
                 group.start_soon(other.sleep, HOUR)
             await clock.advance(HOUR)
             group.cancel_scope.cancel()
+    assert clock.now() == START + 2 * HOUR
+    assert other.now() == START
 
 
 @pytest.mark.anyio

@@ -17,7 +17,7 @@ def answer(turn: dict[str, Any]) -> str:
         return f"Noted, {turn['label']}:\n{turn['prompt'].strip()}"
     if origin == "judgment":
         return judge(slug)
-    if slug == "inbox-check" and step == "triage":
+    if slug == "inbox-check" and step == "sort":
         # The workspace's bin/ is on the PATH of every turn.
         listing = subprocess.run(["mailbox", "list"], capture_output=True, text=True, check=True)
         lines = [line for line in listing.stdout.splitlines() if line.startswith(("m1", "m3"))]

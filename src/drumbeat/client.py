@@ -31,13 +31,14 @@ from drumbeat.runtime.entered import Entered, Folder
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.pins import SessionPins
-from drumbeat.runtime.preview import preview
+from drumbeat.runtime.preview import next_moment, preview
 from drumbeat.runtime.rules import Rules, read_rules
 from drumbeat.runtime.search_path import door_secrets
 from drumbeat.runtime.workspace import load_workspace
 
 _ALL = 1_000_000
-_FORESIGHT = timedelta(days=400)
+_NEIGHBOURS = 1000
+"""So many fires around a moment are looked at to say what became of it."""
 _LEASE = timedelta(minutes=5)
 
 
@@ -359,7 +360,8 @@ class Client(Entered):
         """What comes due up to `until`, by time. Writes nothing.
 
         An interval shows its next moment only, and none while a fire of it is due or going: the end
-        of that run decides it. Beside an engine, its zones and its `catch_up` rule.
+        of that run decides it. Beside an engine, its zones and its `catch_up` rule. Ends with the
+        10,000th.
 
         Args:
             until: an aware instant.
@@ -369,9 +371,7 @@ class Client(Entered):
             WorkspaceError: the workspace cannot be read.
             StoreError: the store could not be read.
         """
-        return await self._foreseen(until=_aware("until", until))
-
-    async def _foreseen(self, *, until: datetime, slug: str | None = None) -> list[Due]:
+        _aware("until", until)
         store = await self._readable()
         rules = await self._rules()
         workspace, last_good = await self._workspace()
@@ -383,7 +383,6 @@ class Client(Entered):
             last_good=last_good,
             now=self._clock.now(),
             until=until,
-            slug=slug,
         )
 
     async def status(self) -> Status:
@@ -434,23 +433,32 @@ class Client(Entered):
         """
         _aware("at", at)
         store = await self._readable()
-        workspace, _ = await self._workspace()
-        fires = [] if store is None else await store.fires(slug=slug, limit=_ALL)
+        workspace, last_good = await self._workspace()
+        fires = [] if store is None else await store.fires(slug=slug, around=at, limit=_NEIGHBOURS)
         if not fires and not _stands(workspace, slug):
             raise _unknown(workspace, slug)
         subject = subject_of(at, fires)
         run_id = None if subject.fire is None else subject.fire.run_id
         runs = [] if store is None or run_id is None else await store.runs(target=run_id, limit=1)
         now = self._clock.now()
-        ahead = await self._foreseen(until=max(now, at) + _FORESIGHT, slug=slug)
-        first = max(now, at - NEAR)
+        rules = await self._rules()
+        upcoming = await next_moment(
+            workspace,
+            store=store,
+            zones=rules.zones,
+            catch_up=rules.catch_up,
+            last_good=last_good,
+            now=now,
+            since=max(now, at - NEAR + timedelta(microseconds=1)),
+            slug=slug,
+        )
         return explain(
             slug,
             at,
             subject=subject,
             run=next(iter(runs), None),
             now=now,
-            upcoming=next((due.slot for due in ahead if due.slot >= first), None),
+            upcoming=upcoming,
             note=_note(workspace, slug, (await self._paused()).get(slug)),
         )
 
@@ -460,8 +468,8 @@ class Client(Entered):
         Raises:
             StoreError: the store could not be read.
         """
-        runs = await self.runs(limit=_ALL)
-        return [run.run_id for run in runs if run.state != "running" and run.intent is None]
+        store = await self._readable()
+        return [] if store is None else await store.invalid_runs()
 
     def events(self, after: int = 0, *, follow: bool = True) -> AsyncIterator[Event]:
         """The durable event stream, in order, from the event behind the id `after`.

@@ -58,12 +58,13 @@ from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.entered import Folder
 from drumbeat.runtime.life import Life
 from drumbeat.runtime.lock import EngineLock
+from drumbeat.runtime.log import log
 from drumbeat.runtime.packs import load_packs
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.rules import Rules
 from drumbeat.runtime.schedule_marks import Zones
 from drumbeat.runtime.search_path import door_secrets, search_path
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.standby import outcome, stand_by
 from drumbeat.runtime.workspace import WorkspaceCache

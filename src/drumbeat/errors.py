@@ -30,6 +30,7 @@ __all__ = [
     "EventsExpired",
     "Finding",
     "FollowUpRefused",
+    "InvalidValue",
     "NotFound",
     "NotRun",
     "Problem",
@@ -119,16 +120,20 @@ class _ManyProblems(DrumbeatError):
 class AutomationError(_ManyProblems):
     """A file breaks the contract and does not load. `problems` holds all of them, in file order."""
 
-    problems: tuple[Problem, ...]
-
 
 class WorkspaceError(_ManyProblems):
     """The workspace around the files is wrong: a folder, a pack, `agent-config.yaml`."""
 
-    problems: tuple[Problem, ...]
+
+class InvalidValue(DrumbeatError, ValueError):
+    """A value that was handed in is none of those that are known, or cannot be read.
+
+    A notify policy, a way of `auth`, a webhook filter, an environment variable. Where the value is
+    an expression, `problem.column` counts within it.
+    """
 
 
-class ScheduleError(DrumbeatError, ValueError):
+class ScheduleError(InvalidValue):
     """A schedule expression is outside the grammar; `problem.column` counts within it."""
 
 

@@ -69,7 +69,20 @@ class MailSource(Protocol):
     async def poll(self, address: str, after: str | None, /) -> MailBatch:
         """Return what came after the mark `after`, oldest first and bounded.
 
-        With `after=None` it returns no messages, only the present mark.
+        Reading changes nothing in the mailbox: from one mark the same messages come again.
+
+        Args:
+            address: the one that messages have to be sent to. The source's own settings say in
+                which mailbox they arrive.
+            after: a mark that an earlier poll of this address returned, also of another instance;
+                None returns no messages, only the present mark.
+
+        Returns:
+            The messages and the mark that covers just these.
+
+        Raises:
+            Exception: the mailbox could not be read, for whatever reason. The poll counts as not
+                made, and the same mark is asked for again.
         """
         ...
 
@@ -108,14 +121,27 @@ class Clock(Protocol):
 
 
 class Pins(Protocol):
-    """Which conversation each automation resumes."""
+    """Which conversation each automation resumes.
+
+    Each call is durable when it returns. Pins that cannot be understood are refused and never taken
+    for none: every conversation would begin afresh, and nobody would be told.
+    """
 
     async def get(self, slug: str, /) -> Pin | None:
-        """The pin of `slug`, or None."""
+        """The pin of `slug`, or None.
+
+        Raises:
+            StoreError: the pins are damaged, of a newer version, or cannot be read.
+        """
         ...
 
     async def set(self, slug: str, pin: Pin, /) -> None:
-        """Pin `slug` to a conversation, durably."""
+        """Pin `slug` to a conversation, in place of the one that was pinned.
+
+        Raises:
+            StoreError: the pins are damaged, of a newer version, or cannot be read or written.
+            ValueError: `pin.at` is naive.
+        """
         ...
 
     async def rotate(
@@ -131,11 +157,28 @@ class Pins(Protocol):
         """Clear the pin of `slug`, leave a line in the rotation log, return what was pinned.
 
         Idempotent by `id`: the second call with one id changes nothing and returns None.
+
+        Args:
+            slug: the automation, whether or not it has a pin or still exists.
+            reason: for the log.
+            note: for the log; required for the reason `operator`.
+            now: the aware instant for the log; None reads the clock.
+            id: names this rotation over restarts; None for one that is not repeated.
+
+        Raises:
+            DrumbeatError: the reason is `operator` and the note is blank.
+            StoreError: the pins are damaged, of a newer version, or cannot be read or written. The
+                pin may be cleared already; a repeat with the same id completes what is missing.
+            ValueError: `now` is naive.
         """
         ...
 
     async def all(self) -> dict[str, Pin]:
-        """Every pin by slug."""
+        """Every pin by slug.
+
+        Raises:
+            StoreError: the pins are damaged, of a newer version, or cannot be read.
+        """
         ...
 
 
@@ -144,6 +187,7 @@ class Store(Protocol):
 
     Each method is one transaction, durable when it returns; the events given to it ride along. Any
     method raises `StoreError` when its transaction could not be written: then nothing of it was.
+    Instants that are given to it are aware; a naive one is a `ValueError`.
 
     A claim is a lease: on a slug when it came from `claim_fire`, on a conversation when it came
     from `hold`. `token` fences: a method that is given a claim which has been taken over raises
@@ -184,15 +228,36 @@ class Store(Protocol):
         nothing. With `fold`, a fire whose slug has an unclaimed open fire of the cause `schedule`
         is stored settled as `folded` into that one, whose `folded_slots` grows.
 
+        Args:
+            fires: in the order in which they are to be looked at; one with a verdict is stored
+                settled.
+            fold: fold schedule slots together.
+            marks: marks to move in the same transaction. Each has the `version` with which it
+                stands in the store, 0 for one that does not, and its version grows by 1.
+            events: events to append, before those of the fires.
+
         Raises:
-            ClaimLost: a mark moved; nothing was written.
+            ClaimLost: a mark stands with another version; nothing was written.
         """
         ...
 
     async def claim_fire(
         self, *, now: datetime, run_id: str, skip: Collection[str] = ()
     ) -> Claim | None:
-        """Take the oldest due open fire whose slug is free and not in `skip`; count its attempt."""
+        """Take the oldest due open fire whose slug is free and not in `skip`; count its attempt.
+
+        A follow-up is not due before its parent run has finished. What is claimed stays claimed
+        until `finish`, or until the lease has passed and `take_over` returns it.
+
+        Args:
+            now: a fire that is due later is left alone.
+            run_id: the run that will be an attempt at it.
+            skip: slugs to pass over.
+
+        Returns:
+            The claim with the fire as it stands in the store by then, or None: nothing can be
+            taken.
+        """
         ...
 
     async def hold(self, session_id: str, *, run_id: str) -> Claim | None:
@@ -281,9 +346,18 @@ class Store(Protocol):
         ...
 
     async def fires(
-        self, *, slug: str | None = None, open: bool = False, limit: int = 100
+        self,
+        *,
+        slug: str | None = None,
+        open: bool = False,
+        around: datetime | None = None,
+        limit: int = 100,
     ) -> list[Fire]:
-        """Fires: the open ones by due time, else the latest first."""
+        """Fires: the open ones by due time, else the latest first.
+
+        With `around`, by due time, those nearest to that instant: the last half of `limit` that
+        were due by then, and the first half that are due later.
+        """
         ...
 
     async def runs(
@@ -295,6 +369,10 @@ class Store(Protocol):
         limit: int = 100,
     ) -> list[RunRecord]:
         """Runs, the latest first. `target` is a run, session or receipt id."""
+        ...
+
+    async def invalid_runs(self) -> list[str]:
+        """The ids of runs that ended without an intent, the oldest first; there must be none."""
         ...
 
     async def events(self, *, after: int, limit: int, wait: timedelta) -> list[Event]:

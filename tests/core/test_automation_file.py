@@ -1,5 +1,6 @@
 """Automation files: what each key takes, what is refused where, and the value that comes out."""
 
+from collections.abc import Callable
 from datetime import time, timedelta
 from pathlib import Path, PurePath
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from drumbeat.core.automation_file import read_automation, validate_automation_content
 from drumbeat.core.body import numbered_lists
+from drumbeat.core.config_layers import read_operator_config, read_workspace_config
 from drumbeat.core.fields import FieldReader
 from drumbeat.core.lint import lint_automation
 from drumbeat.core.model import (
@@ -21,9 +23,10 @@ from drumbeat.core.model import (
     ScheduleTrigger,
     Step,
 )
+from drumbeat.core.pack_file import read_pack_file
 from drumbeat.core.rotation import steps_fingerprint
-from drumbeat.core.vocabulary import RETIRED
-from drumbeat.errors import AutomationError, Problem
+from drumbeat.core.vocabulary import AGENT_CONFIG_KEYS, INJECT, RETIRED, STEP, TRIGGER
+from drumbeat.errors import AutomationError, Problem, WorkspaceError
 
 ROOT = Path(__file__).parents[2]
 GOOD = sorted((ROOT / "tests" / "corpus" / "good").glob("*.md"))
@@ -79,7 +82,7 @@ def test_every_key_reaches_the_value() -> None:
     assert look == Step(
         id="look",
         label="Look around",
-        prompt="Look at the open items.\n\n1. This list is part of the prompt.\n2. So is this.\n",
+        prompt="Look at what runs low.\n\n1. This list is part of the prompt.\n2. So is this.\n",
     )
     assert judge.prompt == (
         "If it cannot wait, begin a line with URGENT: and the reason; most runs need no such line."
@@ -92,15 +95,15 @@ def test_every_key_reaches_the_value() -> None:
         enabled=False,
         triggers=(
             ScheduleTrigger(
-                expression="every 45 minutes", schedule=Interval(every=timedelta(minutes=45))
+                expression="every 50 minutes", schedule=Interval(every=timedelta(minutes=50))
             ),
         ),
         steps=(look, judge),
         fingerprint=steps_fingerprint((look, judge)),
         notify="urgent-only",
-        requires=("mail-cli", "guidance/EMAIL.md"),
+        requires=("stock-cli", "guidance/STOCK.md"),
         inject=(
-            InjectSpec(argv=("items-cli", "state", ""), label="open items"),
+            InjectSpec(argv=("stock-cli", "low", ""), label="what runs low"),
             InjectSpec(argv=("clock-cli",), label="time"),
         ),
         conversation="daily",
@@ -124,12 +127,8 @@ def test_every_key_reaches_the_value() -> None:
 def test_the_worked_example_of_the_documentation_loads_without_findings() -> None:
     page = (ROOT / "docs" / "automation-file.md").read_text(encoding="utf-8")
     example = page.split("```markdown\n")[1].split("```")[0]
-    automation = validate_automation_content(example, path=PurePath("email-check.md"))
-    assert [step.id for step in automation.steps] == [
-        "load-guidance",
-        "check-inbox",
-        "update-guidance",
-    ]
+    automation = validate_automation_content(example, path=PurePath("backup-check.md"))
+    assert [step.id for step in automation.steps] == ["compare", "keep-the-plan"]
     assert lint_automation(example) == []
 
 
@@ -332,6 +331,9 @@ def test_a_missing_key_is_named_with_what_to_write(key: str) -> None:
         ("conversation", "conversation: Daily", "daily"),
         ("guidance_delivery", "guidance_delivery: references", "reference"),
         ("trigger", "trigger: {type: Manual}", "manual"),
+        ("enabled", "enabled: flase", "false"),
+        ("enabled", "enabled: ture", "true"),
+        ("enabled", "enabled: of", "off"),
         ("requries", "requries: []", "requires"),
         ("steps", "steps: [{id: a, prompt: x, lable: y}]", "label"),
         ("inject", "inject: [{argv: [a], label: a, arg: b}]", "argv"),
@@ -363,10 +365,69 @@ def test_keys_beside_automation_are_told_to_be_indented() -> None:
     assert "did you mean 'notify'?" in problems[1].message
 
 
-def test_keys_of_a_job_file_point_to_the_folder_of_jobs() -> None:
-    first, *_ = problems_of("---\ncron: 0 7 * * *\n---\nSay hello.\n")
+HOMES = [
+    ("expression", "`trigger`"),
+    ("type", "`trigger`"),
+    ("id", "a step"),
+    ("prompt", "a step"),
+    ("label", "a step"),
+    ("argv", "an `inject` entry"),
+    *((key, "`agent_config`") for key in AGENT_CONFIG_KEYS),
+]
+
+
+@pytest.mark.parametrize("key, home", HOMES)
+def test_a_key_beside_automation_is_sent_to_the_level_it_belongs_to(key: str, home: str) -> None:
+    (problem,) = problems_of(f"---\n{key}: x\n{text_of(chr(10).join(SMALLEST.values()))[4:]}")
+    assert (problem.code, problem.line, problem.column) == ("misplaced-key", 2, 1)
+    assert problem.message == f"`{key}` stands beside `automation:`: it belongs to {home}"
+    assert problem.remedy == f"move it into {home}, below `automation:`, or take it out"
+
+
+def test_every_key_of_the_vocabulary_has_a_home() -> None:
+    """Whichever level it is of; those of `automation:` itself are told to be indented."""
+    levels = (TRIGGER, STEP, INJECT)
+    assert {key for key, _ in HOMES} == {
+        *(name for level in levels for name in level.names),
+        *AGENT_CONFIG_KEYS,
+    }
+
+
+def test_a_misspelt_key_beside_automation_may_be_of_any_level() -> None:
+    problem, *_ = problems_of("---\nexpresion: every hour\nautomation:\n---\n")
+    assert problem.code == "unknown-key"
+    assert "did you mean 'expression'?" in problem.message
+
+
+@pytest.mark.parametrize("key", AGENT_CONFIG_KEYS)
+def test_a_key_of_the_agent_configuration_is_sent_there(key: str) -> None:
+    problem = only_problem(**{key: f"{key}: x"})
+    assert problem.code == "misplaced-key"
+    assert "`agent_config`" in problem.remedy
+
+
+@pytest.mark.parametrize("text", ["---\ncron: 0 7 * * *\n---\n", "---\nmodel: x\n---\n"])
+def test_keys_of_a_job_file_point_to_the_folder_of_jobs(text: str) -> None:
+    first, *_ = problems_of(text)
     assert first.code == "misplaced-key"
     assert "`jobs/`" in first.remedy
+
+
+@pytest.mark.parametrize("read", [read_workspace_config, read_operator_config, read_pack_file])
+def test_no_other_file_is_told_to_move_among_the_jobs(read: Callable[[str], Any]) -> None:
+    """`model` is a key of job files, which is no news about a file of another kind."""
+    text = "---\nmodel: x\n---\ntext" if read is read_pack_file else "model: x\n"
+    with pytest.raises(WorkspaceError) as caught:
+        read(text)
+    assert "unknown-key" in caught.value.problems[0].code
+    assert "jobs" not in str(caught.value)
+
+
+def test_a_blank_value_is_called_blank_and_an_empty_one_empty() -> None:
+    assert only_problem(name="name: ' '").message == "`name` is blank"
+    assert only_problem(name="name: ''").message == "`name` is empty"
+    assert only_problem(requires="requires: [' ']").message == "an entry of `requires` is blank"
+    assert only_problem(requires="requires: ['']").message == "an entry of `requires` is empty"
 
 
 def test_keys_that_belong_elsewhere_say_where() -> None:
@@ -519,13 +580,14 @@ def test_a_damaged_file_is_read_or_refused(raw: bytes) -> None:
     except AutomationError as error:
         problems = error.problems
     assert bool(steps) is not bool(problems)
-    assert all(each.message and each.remedy and each.line for each in problems)
+    for each in problems:
+        assert each.message
+        assert each.remedy
+        assert each.line
 
 
 def test_a_reader_of_fields_reads_nothing_for_a_key_it_does_not_know() -> None:
     reader = FieldReader(None)
     source = read_automation(block_with())
-    from drumbeat.core.vocabulary import STEP
-
     assert reader.read(source.block, STEP, "name", reader.text) is None
     assert reader.problems == []

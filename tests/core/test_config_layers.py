@@ -463,7 +463,8 @@ def test_whatever_stands_there_only_a_workspace_error_is_raised(text: str) -> No
         try:
             read(text)
         except WorkspaceError as error:
-            assert all(each.message and each.remedy and each.line for each in error.problems)  # noqa: PT017
+            lacking = [each for each in error.problems if not (each.remedy and each.line)]
+            assert (bool(error.problems), lacking) == (True, [])  # noqa: PT017
 
 
 def test_the_documentation_has_every_key() -> None:

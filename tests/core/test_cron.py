@@ -1,5 +1,6 @@
 """Five cron fields: what is read, what is refused and where, and which dates match."""
 
+import re
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from drumbeat.core.cron import cron_fields, parse_cron, wide_steps
 from drumbeat.core.model import Cron
-from drumbeat.core.schedule import next_fire
+from drumbeat.core.schedule import next_fire, parse_schedule
 from drumbeat.errors import ScheduleError
 
 
@@ -112,6 +113,14 @@ def test_what_would_mean_something_else_is_refused_at_its_field(
         ("0 0 * 12-1 *", "`12,1`"),
         ("0 0 0 * * *", "seconds"),
         ("0 0 * * 1#7", "`L1`"),
+        ("0 7 * * 7-2", "`0-2`"),
+        ("0 7 * * 5-2", "`5-6,0-2`"),
+        ("0 7 * * 5-2/2", "`5,0,2`"),
+        ("0 0 * 11-2/3 *", "`11,2`"),
+        ("0 22-6/0 * * *", "`22-23,0-6`"),
+        ("0 */9999999999 * * *", "`0` alone"),
+        ("*/999999 * * * *", "`0` alone"),
+        ("0 0 * 1-2-3 *", "a step `*/3`"),
         ("0 0 * FOO *", "`JAN`"),
     ],
 )
@@ -301,3 +310,49 @@ def test_dates_agree_with_croniter_where_croniter_is_right(
     for _ in range(4):
         after = next_fire(schedule, after=after, zone=UTC)
         assert after.replace(tzinfo=None) == theirs.get_next(datetime)
+
+
+# ---- what remedies offer
+
+NUMBERS = "0 1 2 5 6 7 8 9 12 13 23 24 31 32 59 60 90 480 99999"
+WORDS = st.sampled_from([*NUMBERS.split(), "MON", "SUN", "DEC", "L", "*"])
+TERMS = st.one_of(
+    WORDS,
+    st.builds("{}-{}".format, WORDS, WORDS),
+    st.builds("{}/{}".format, WORDS, WORDS),
+    st.builds("{}-{}/{}".format, WORDS, WORDS, WORDS),
+    st.builds("{}#{}".format, WORDS, WORDS),
+    st.sampled_from(["", "L5", "5L", "?", "H", "1-2-3", "@daily", "@HOURLY"]),
+)
+
+
+def offers(remedy: str) -> list[str]:
+    """What a remedy puts between backticks."""
+    return re.findall("`([^`]*)`", remedy)
+
+
+@given(st.integers(0, 4), TERMS)
+@settings(max_examples=1500)
+def test_whatever_a_remedy_offers_is_accepted_where_it_is_offered(field: int, term: str) -> None:
+    """A whole expression by the grammar of schedules, anything else in place of the field."""
+
+    def whole(word: str) -> str:
+        return " ".join(word if at == field else "*" for at in range(5))
+
+    try:
+        parse_cron(whole(term))
+    except ScheduleError as error:
+        remedy = error.problem.remedy
+    else:
+        return
+    assert remedy
+    for each in offers(remedy):
+        parse_schedule(each if len(each.split()) > 1 else whole(each))
+
+
+@pytest.mark.parametrize("macro", ["yearly", "annually", "monthly", "weekly", "daily", "midnight"])
+def test_a_macro_is_answered_with_five_fields_that_parse(macro: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        parse_cron(f"@{macro}")
+    (offered,) = offers(caught.value.problem.remedy)
+    assert isinstance(parse_schedule(offered), Cron)

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from drumbeat.core.filters import (
     Comparison,
     Filter,
-    FilterError,
-    format_filter,
     parse_filter,
     read_payload,
 )
+from drumbeat.errors import InvalidValue
 
 PAYLOAD: dict[str, Any] = {
     "action": "opened",
@@ -204,7 +203,7 @@ def test_a_byte_order_mark_is_no_part_of_the_payload() -> None:
 def test_a_malformed_expression_is_refused_at_its_column(
     expression: str, column: int, says: str
 ) -> None:
-    with pytest.raises(FilterError) as caught:
+    with pytest.raises(InvalidValue) as caught:
         parse_filter(expression)
     problem = caught.value.problem
     assert (problem.code, problem.column) == ("filter-syntax", column)
@@ -226,7 +225,7 @@ def test_a_malformed_expression_is_refused_at_its_column(
     ],
 )
 def test_a_refusal_says_how_to_mend_it(expression: str, remedy: str) -> None:
-    with pytest.raises(FilterError) as caught:
+    with pytest.raises(InvalidValue) as caught:
         parse_filter(expression)
     assert remedy in caught.value.problem.remedy
 
@@ -239,7 +238,7 @@ def test_one_quote_is_text() -> None:
 def test_long_expressions_are_read_in_one_pass() -> None:
     assert len(parse_filter(" || ".join(["a==b"] * 20_000)).alternatives) == 20_000
     for text in (" " * 200_000, "=" * 200_000, " &&" * 100_000, "a." * 100_000):
-        with pytest.raises(FilterError):
+        with pytest.raises(InvalidValue):
             parse_filter(text)
 
 
@@ -276,7 +275,11 @@ jsons = st.recursive(
 
 @given(filters)
 def test_what_is_written_reads_back_equal(expression: Filter) -> None:
-    assert parse_filter(format_filter(expression)) == expression
+    written = " || ".join(
+        " && ".join(f"{'.'.join(each.path)}{each.operator}{each.value}" for each in every)
+        for every in expression.alternatives
+    )
+    assert parse_filter(written) == expression
 
 
 @given(st.text() | st.text("ab.=!~&| ()\"'$0", max_size=20), jsons)
@@ -285,7 +288,7 @@ def test_any_text_is_a_filter_that_decides_or_a_filter_error_within_it(
 ) -> None:
     try:
         parsed = parse_filter(text)
-    except FilterError as error:
+    except InvalidValue as error:
         column = error.problem.column
         assert column is not None
         assert 1 <= column <= len(text) + 1

@@ -49,6 +49,22 @@ def problems_of(read: Callable[[Any], Any], content: str | bytes) -> tuple[Probl
     return found
 
 
+def read_or_refused(read: Callable[[Any], Any], content: str | bytes) -> None:
+    """Either there is a mapping, or there are problems, each with its place and a remedy."""
+    try:
+        document = read(content)
+    except AutomationError as error:
+        problems = error.problems
+        assert problems
+    else:
+        problems = document.problems
+        assert isinstance(document.root, MapNode)
+    for each in problems:
+        assert each.remedy
+        assert each.line
+        assert each.column
+
+
 def scalar(root: MapNode, name: str) -> ScalarNode:
     entry = root.find(name)
     assert entry is not None
@@ -362,6 +378,11 @@ def test_nesting_within_the_bound_is_read(depth: int) -> None:
     assert read_yaml("a: " + "[" * (depth - 1) + "]" * (depth - 1)).root.find("a") is not None
 
 
+def test_a_key_that_stands_twice_on_one_line_names_it_once() -> None:
+    (problem,) = problems_of(read_yaml, "a: {b: 1, b: 2}")
+    assert problem.message == "the key 'b' stands twice: both times on line 1"
+
+
 # ---- whatever comes in
 
 YAMLISH = st.text(
@@ -375,45 +396,46 @@ YAMLISH = st.text(
 def test_any_text_is_read_or_refused(text: str) -> None:
     for content in (text, f"---\n{text}\n---\n{text}"):
         for read in (read_yaml, read_front_matter):
-            assert all(each.remedy and each.line for each in problems_of(read, content))
+            read_or_refused(read, content)
 
 
 @given(st.binary())
 @settings(max_examples=200)
 def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     for content in (raw, b"---\n" + raw + b"\n---\n"):
-        assert all(each.line and each.column for each in problems_of(read_front_matter, content))
+        read_or_refused(read_front_matter, content)
 
 
-HOSTILE = {
-    "brackets": "[" * 65_536,
-    "braces": "{" * 65_536,
-    "dashes": "- " * 32_768,
-    "question marks": "? " * 32_768,
-    "colons": ": " * 32_768,
-    "comments": "#\n" * 32_768,
-    "one key again and again": "a: b\n" * 13_000,
-    "many keys": "".join(f"a{number}: b\n" for number in range(7_000)),
-    "a long list": "a:\n" + "- x\n" * 16_000,
-    "a deepening": "".join(" " * depth + "a:\n" for depth in range(360)),
-    "quotes": "a: " + "'" * 65_536,
-    "lines in quotes": 'a: "' + "\n" * 65_536 + '"',
-    "escapes": 'a: "' + "\\n" * 32_768 + '"',
-    "tabs": "\t" * 65_536,
-    "no-break spaces": "a:\n" + "\u00a0" * 32_768 + "x: *",
-    "smart quotes": "a: " + "\u201c" * 20_000 + ": :",
-    "colons without spaces": "a: " + "x:" * 32_768,
-    "a block": "a: >\n" + " x\n" * 21_000,
-    "comments in a list": "a: [x,\n" + "# c\n" * 16_000 + "]",
-    "stars": "*" * 65_536,
+HOSTILE: dict[str, tuple[str, list[str]]] = {
+    "brackets": ("[" * 65_536, ["yaml-too-complex"]),
+    "braces": ("{" * 65_536, ["yaml-too-complex"]),
+    "dashes": ("- " * 32_768, ["yaml-too-complex"]),
+    "question marks": ("? " * 32_768, ["yaml-too-complex"]),
+    "colons": (": " * 32_768, ["yaml-too-complex"]),
+    "comments": ("#\n" * 32_768, ["yaml-not-a-mapping"]),
+    "one key again and again": ("a: b\n" * 13_000, ["yaml-too-complex"]),
+    "many keys": ("".join(f"a{number}: b\n" for number in range(7_000)), ["yaml-too-complex"]),
+    "a long list": ("a:\n" + "- x\n" * 16_000, ["yaml-too-complex"]),
+    "a deepening": ("".join(" " * depth + "a:\n" for depth in range(360)), ["yaml-too-complex"]),
+    "quotes": ("a: " + "'" * 65_536, []),
+    "lines in quotes": ('a: "' + "\n" * 65_536 + '"', []),
+    "escapes": ('a: "' + "\\n" * 32_768 + '"', []),
+    "tabs": ("\t" * 65_536, ["tab"]),
+    "no-break spaces": ("a:\n" + "\u00a0" * 32_768 + "x: *", ["no-break-space"]),
+    "smart quotes": ("a: " + "\u201c" * 20_000 + ": :", ["smart-quotes"]),
+    "colons without spaces": ("a: " + "x:" * 32_768, ["colon-in-value"]),
+    "a block": ("a: >\n" + " x\n" * 21_000, []),
+    "comments in a list": ("a: [x,\n" + "# c\n" * 16_000 + "]", []),
+    "stars": ("*" * 65_536, ["unquoted-indicator"]),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_text_is_read_or_refused(text: str) -> None:
+@pytest.mark.parametrize("text, codes", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_text_is_read_or_refused(text: str, codes: list[str]) -> None:
     """Each would take minutes, or the stack, without the bounds."""
-    assert all(each.line and each.column for each in problems_of(read_yaml, text))
+    assert [each.code for each in problems_of(read_yaml, text)] == codes
+    read_or_refused(read_yaml, text)
 
 
 # ---- the seam: what is relied on inside strictyaml 1.7.3

@@ -21,19 +21,23 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.repo_address import repo_problem
 from drumbeat.core.rotation import steps_fingerprint
+from drumbeat.core.schedule import parse_schedule
 from drumbeat.core.vocabulary import (
+    AGENT_CONFIG_KEYS,
     AUTH,
     AUTH_SCHEMES,
     AUTOMATION,
     FILE,
+    INJECT,
     JOB,
     JOB_INSTEAD,
     JOB_KEYS,
     RETIRED,
+    STEP,
     TRIGGER,
     json_schema,
 )
-from drumbeat.errors import AutomationError, Problem
+from drumbeat.errors import AutomationError, Problem, ScheduleError
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "job-file.md"
 PATH = PurePath("jobs/morning-brief.md")
@@ -146,10 +150,16 @@ def test_disabled_is_the_opposite_of_enabled(text: str, enabled: bool) -> None:
     assert job(f"disabled: {text}").enabled is enabled
 
 
-@pytest.mark.parametrize("seconds", ["1", "86400", '"60"'])
+@pytest.mark.parametrize("seconds", ["1", "60", "86400"])
 def test_a_time_limit_is_from_a_second_to_a_day(seconds: str) -> None:
-    timeout = job(f"timeoutSeconds: {seconds}").timeout
-    assert timeout == timedelta(seconds=int(seconds.strip('"')))
+    assert job(f"timeoutSeconds: {seconds}").timeout == timedelta(seconds=int(seconds))
+
+
+def test_a_number_in_quotes_is_text_as_a_boolean_in_quotes_is() -> None:
+    for line in ('timeoutSeconds: "60"', "timeoutSeconds: '0'", "disabled: 'true'"):
+        (problem,) = problems(line)
+        assert problem.code == ("not-boolean" if "true" in line else "not-a-number")
+        assert "which in quotes is text" in problem.message
 
 
 def test_a_system_that_the_host_has_is_no_problem() -> None:
@@ -212,10 +222,12 @@ def test_a_system_that_the_host_has_is_no_problem() -> None:
         (["inbox: imap:a@b.c", "allowFrom: [a@b.c, '']"], [(3, 20, "value-missing")]),
         (["inbox: imap:a@b.c", "allowFrom: [[a@b.c]]"], [(3, 13, "wrong-type")]),
         (["model: ''"], [(2, 8, "value-missing")]),
-        (["timeoutSeconds: 0"], [(2, 17, "not-a-number")]),
+        (["timeoutSeconds: 0"], [(2, 17, "number-out-of-range")]),
+        (["timeoutSeconds: 060"], [(2, 17, "not-a-number")]),
+        (["timeoutSeconds: " + "9" * 5000], [(2, 17, "number-out-of-range")]),
         (["timeoutSeconds: 1.5"], [(2, 17, "not-a-number")]),
         (["timeoutSeconds: 30m"], [(2, 17, "not-a-number")]),
-        (["timeoutSeconds: -1"], [(2, 17, "not-a-number")]),
+        (["timeoutSeconds: -1"], [(2, 17, "number-out-of-range")]),
         (["timeoutSeconds: １"], [(2, 17, "not-a-number")]),
         (["timeoutSeconds: 86401"], [(2, 17, "number-out-of-range")]),
         (["timeoutSeconds:"], [(2, 1, "value-missing")]),
@@ -256,7 +268,15 @@ def test_an_automation_file_among_jobs_is_told_so_and_no_more() -> None:
     assert "`automations/`" in found[0].remedy
 
 
-@pytest.mark.parametrize("key", [*AUTOMATION.names, *FILE.names, *TRIGGER.names, "prompt"])
+@pytest.mark.parametrize(
+    "key",
+    sorted(
+        {
+            *AGENT_CONFIG_KEYS,
+            *(name for level in (FILE, AUTOMATION, TRIGGER, STEP, INJECT) for name in level.names),
+        }
+    ),
+)
 def test_a_key_of_automation_files_says_what_a_job_has_instead(key: str) -> None:
     (problem,) = problems(f"{key}: x")
     assert problem.code == "misplaced-key"
@@ -297,9 +317,25 @@ def test_a_schedule_of_automation_files_is_told_what_to_write(text: str, remedy:
     assert remedy in problem.remedy
 
 
+def test_an_interval_for_a_step_that_is_too_wide_is_said_to_be_for_automation_files() -> None:
+    """To an automation file, the same remedy would point to the file at hand."""
+    (problem,) = problems("cron: '*/90 * * * *'")
+    assert problem.code == "cron-step"
+    assert problem.remedy == "write `every 90 minutes` in an automation file"
+    with pytest.raises(ScheduleError) as caught:
+        parse_schedule("*/90 * * * *")
+    assert caught.value.problem.remedy == "write `every 90 minutes`"
+
+
+def test_an_address_is_suggested_as_it_was_written() -> None:
+    """Not as Python would write it."""
+    (problem,) = problems(r"inbox: it's\me@acme.com", "allowFrom: a@b.c")
+    assert r"`gmail:it's\me@acme.com`" in problem.remedy
+
+
 def test_a_bare_address_says_why_it_is_refused() -> None:
     (problem,) = problems("inbox: crm@acme.com", "allowFrom: a@b.c")
-    assert "looks healthy" in problem.message
+    assert "names no mail system" in problem.message
     assert "`gmail:crm@acme.com`" in problem.remedy
 
 
@@ -437,6 +473,7 @@ def test_the_schema_of_a_job_follows_the_table() -> None:
     properties = schema["properties"]
     assert properties["disabled"]["default"] is False
     assert properties["method"]["enum"] == ["post", "get"]
+    assert properties["timeoutSeconds"]["type"] == "integer"
     assert properties["timeoutSeconds"]["minimum"] == 1
     assert properties["timeoutSeconds"]["maximum"] == 86_400
     assert properties["allowFrom"]["minItems"] == 1
@@ -449,7 +486,6 @@ def test_the_schema_of_a_job_follows_the_table() -> None:
         ("auth", [*AUTH_SCHEMES, "hmac:X-Sig"], ["hmac", "none", "hmac:", "basic:x"]),
         ("webhook", ["a", "deploy-check"], ["", "-a", "a b", "a" * 101]),
         ("inbox", ["gmail:a@b.c"], ["a@b.c", "gmail:a"]),
-        ("timeoutSeconds", ["60"], ["0", "1.5", "x"]),
         ("allowFrom", ["a"], ["", " "]),
     ],
 )
@@ -462,9 +498,11 @@ def test_the_patterns_of_the_schema_agree_with_the_reader(
 
 
 def test_auth_names_each_scheme() -> None:
-    assert all(re.fullmatch(AUTH, scheme) for scheme in AUTH_SCHEMES)
+    assert len(AUTH_SCHEMES) == 6
     remedy = next(key.remedy for key in JOB.keys if key.name == "auth")
-    assert all(scheme in remedy for scheme in AUTH_SCHEMES)
+    for scheme in AUTH_SCHEMES:
+        assert re.fullmatch(AUTH, scheme)
+        assert scheme in remedy
 
 
 def test_the_documented_table_of_keys_is_the_vocabulary() -> None:
@@ -475,8 +513,14 @@ def test_the_documented_table_of_keys_is_the_vocabulary() -> None:
     assert [cells[:2] for cells in rows] == [
         [f"`{key.name}`", "" if key.default is None else f"`{key.default}`"] for key in JOB.keys
     ]
-    for key, cells in zip(JOB.keys, rows, strict=True):
-        assert all(f"`{choice}`" in cells[2] for choice in key.choices)
+    pairs = [
+        (choice, cells[2])
+        for key, cells in zip(JOB.keys, rows, strict=True)
+        for choice in key.choices
+    ]
+    assert [choice for choice, _ in pairs] == ["post", "get"]
+    for choice, cell in pairs:
+        assert f"`{choice}`" in cell
 
 
 def test_every_scheme_is_documented() -> None:

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.core.lint import LONGEST_PROMPT, lint_automation
+from drumbeat.core.findings import LONGEST_PROMPT
+from drumbeat.core.lint import lint_automation
+from drumbeat.core.model import Kind
+from drumbeat.core.notify import NOTHING_TO_REPORT, URGENT_MARKER
 from drumbeat.errors import AutomationError, Finding
 
 NOW = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
@@ -53,6 +56,17 @@ def test_a_sound_file_has_no_findings() -> None:
 def test_a_file_that_does_not_load_is_refused() -> None:
     with pytest.raises(AutomationError):
         lint_automation("---\n---\n")
+
+
+@pytest.mark.parametrize("kind", ["automation", "job"])
+@pytest.mark.parametrize("zone", [None, BERLIN])
+def test_a_naive_now_is_refused_by_name_whatever_the_file_says(
+    kind: Kind, zone: ZoneInfo | None
+) -> None:
+    """Also without a zone, or a schedule for which it would have been needed."""
+    text = text_of() if kind == "automation" else "---\n---\nDo it."
+    with pytest.raises(ValueError, match=r"^now must be an aware datetime"):
+        lint_automation(text, kind=kind, zone=zone, now=datetime(2026, 1, 1))  # noqa: DTZ001
 
 
 def test_only_the_two_kinds_of_file_have_rules() -> None:
@@ -220,6 +234,8 @@ def test_a_guidance_file_that_a_step_names_has_to_be_required(
         ("Update guidance/A.md and keep it short.", True),
         ("Load and follow guidance/A.md.", True),
         ("Update your notes.", True),
+        ("Read guidance/A.md and put the answer in the reply", True),
+        ("Update guidance/A.md, but do not remove anything", False),
     ],
 )
 def test_a_last_step_that_updates_guidance_has_to_prune_it(prompt: str, silent: bool) -> None:
@@ -248,6 +264,18 @@ def test_a_requirement_that_stands_twice_names_both_lines() -> None:
         ("requires-duplicate", "warning", 15, 7),
     ]
     assert "on line 11 and on line 15" in findings[2].message
+
+
+def test_a_requirement_that_stands_twice_on_one_line_names_it_once() -> None:
+    (finding,) = lint_automation(text_of("requires: [a, a]"))
+    assert finding.message == "'a' stands in `requires` twice: both times on line 10"
+
+
+def test_a_sentinel_is_the_one_that_the_policy_goes_by() -> None:
+    for notify, word in (("auto", NOTHING_TO_REPORT), ("urgent-only", URGENT_MARKER)):
+        (finding,) = lint_automation(text_of(notify=notify))
+        assert word in finding.message
+        assert lint_automation(text_of(notify=notify, prompt=finding.remedy)) == []
 
 
 @pytest.mark.parametrize("length, silent", [(LONGEST_PROMPT, True), (LONGEST_PROMPT + 1, False)])
@@ -287,4 +315,6 @@ def test_any_expression_is_judged_and_placed(expression: str) -> None:
         assert not expression.strip()
     else:
         ends = 41 + len(written)
-        assert all(each.line == 5 and 41 <= (each.column or 0) <= ends for each in findings)
+        for each in findings:
+            assert each.line == 5
+            assert 41 <= (each.column or 0) <= ends

@@ -8,13 +8,12 @@ from drumbeat.core.model import Decision
 from drumbeat.core.notify import (
     NOTHING_TO_REPORT,
     URGENT_MARKER,
-    UnknownPolicy,
     evaluate_judgment_failed,
     evaluate_notify,
     judgment_prompt,
     needs_judgment,
 )
-from drumbeat.errors import DrumbeatError
+from drumbeat.errors import DrumbeatError, InvalidValue
 
 POLICIES = ["always", "auto", "urgent-only", "never"]
 JUDGED = ["auto", "urgent-only"]
@@ -298,26 +297,38 @@ def test_a_long_hostile_text_is_answered_in_one_walk(policy: str, text: str) -> 
 
 
 @pytest.mark.parametrize(
-    "policy, remedy",
+    "policy, meant",
     [
-        ("urgent", "did you mean urgent-only? use one of always, auto, urgent-only, never"),
-        ("Always", "did you mean always? use one of always, auto, urgent-only, never"),
-        ("", "use one of always, auto, urgent-only, never"),
+        ("urgent", "; did you mean 'urgent-only'?"),
+        ("Always", "; did you mean 'always'?"),
+        ("", ""),
     ],
 )
-def test_an_unknown_policy_is_refused_with_the_nearest_one(policy: str, remedy: str) -> None:
+def test_an_unknown_policy_is_refused_with_the_nearest_one(policy: str, meant: str) -> None:
     for ask in (
         lambda: evaluate_notify(policy, "x"),
         lambda: evaluate_judgment_failed(policy, "x", "y"),
         lambda: needs_judgment(policy),
     ):
-        with pytest.raises(UnknownPolicy) as caught:
+        with pytest.raises(InvalidValue) as caught:
             ask()
         assert caught.value.problem.code == "notify-unknown"
-        assert caught.value.problem.remedy == remedy
+        assert caught.value.problem.message == f"{policy!r} is no notify policy{meant}"
+        assert caught.value.problem.remedy == "use always, auto, urgent-only or never"
         assert isinstance(caught.value, ValueError)
         assert isinstance(caught.value, DrumbeatError)
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize("policy", JUDGED)
+@pytest.mark.parametrize("judgment", ["", " \n"])
+def test_a_step_that_replied_the_sentinel_withholds_when_its_judgment_failed(
+    policy: str, judgment: str
+) -> None:
+    """The last row of the table: the policy's verdict on the step's reply, under its own gate."""
+    decision = evaluate_notify(policy, NOTHING_TO_REPORT, judgment=judgment)
+    assert (decision.verdict, decision.gate) == ("withhold", "judgment-failed")
+    assert "judgment turn failed" in decision.reason
 
 
 def test_only_the_judging_policies_need_a_judgment() -> None:

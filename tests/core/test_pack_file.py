@@ -63,7 +63,10 @@ def test_a_bad_card_is_refused_for_exactly_the_problems_beside_it(path: Path) ->
     problems = caught.value.problems
     expected = path.with_suffix(".problems").read_text().splitlines()
     assert [located(problem) for problem in problems] == expected
-    assert all(problem.path == path and problem.message and problem.remedy for problem in problems)
+    for problem in problems:
+        assert problem.path == path
+        assert problem.message
+        assert problem.remedy
 
 
 def test_every_bad_card_has_its_problems_beside_it() -> None:
@@ -199,7 +202,8 @@ def test_whatever_stands_there_only_a_workspace_error_is_raised(front: str, card
         try:
             pack = read_pack_file(text)
         except WorkspaceError as error:
-            assert all(each.message and each.remedy and each.line for each in error.problems)  # noqa: PT017
+            lacking = [each for each in error.problems if not (each.remedy and each.line)]
+            assert (bool(error.problems), lacking) == (True, [])  # noqa: PT017
         else:
             assert text.endswith(pack.card)
             assert pack.card.strip()

@@ -1,11 +1,12 @@
 """What a schedule's author is told."""
 
 from datetime import UTC, datetime, time, timedelta
+from typing import get_args
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from drumbeat.core.model import DailyAt
+from drumbeat.core.model import DailyAt, Kind
 from drumbeat.core.schedule import parse_schedule
 from drumbeat.core.schedule_lint import schedule_findings
 from drumbeat.errors import Finding
@@ -21,7 +22,15 @@ def findings(text: str, *, now: datetime = NOW, zone: ZoneInfo = BERLIN) -> list
 
 @pytest.mark.parametrize(
     "text",
-    ["every 7 minutes", "daily at 07:00", "0 7 * * 1-5", "*/15 * * * *", "0 9-17/3 * * *"],
+    [
+        "every 7 minutes",
+        "daily at 07:00",
+        "0 7 * * 1-5",
+        "*/15 * * * *",
+        "0 9-17/3 * * *",
+        "1-59/7 * * * *",
+        "0 9 * * 1-6/2",
+    ],
 )
 def test_an_ordinary_schedule_has_no_findings(text: str) -> None:
     """Also one that follows elapsed time at every hour, and a step within a range."""
@@ -50,6 +59,13 @@ def test_both_day_fields_with_nth_weekdays_are_said_to_be_joined_by_and() -> Non
     ("text", "column", "remedy"),
     [
         ("*/7 * * * *", 1, "`every 7 minutes`"),
+        ("0-59/7 * * * *", 1, "`every 7 minutes`"),
+        ("0 0-23/5 * * *", 3, "`every 5 hours`"),
+        ("0 9 1-31/2 * *", 5, "list the days"),
+        ("0 9 1 JAN-DEC/5 *", 7, "list the months"),
+        ("0 9 * * 0-6/2", 9, "list the days"),
+        ("0 9 * * 1-7/2", 9, "list the days"),
+        ("0 9 * * MON-SUN/2", 9, "list the days"),
         ("0 */5 * * *", 3, "`every 5 hours`"),
         ("0 9 */2 * *", 5, "list the days"),
         ("0 9 1 */5 *", 7, "list the months"),
@@ -61,6 +77,17 @@ def test_uneven_steps_are_found(text: str, column: int, remedy: str) -> None:
     (finding,) = findings(text)
     assert (finding.code, finding.column) == ("schedule-uneven-step", column)
     assert remedy in finding.remedy
+
+
+def test_an_interval_is_said_to_be_for_automation_files_only_elsewhere() -> None:
+    """Inside an automation file "in an automation file" would point to the file at hand."""
+    schedule = parse_schedule("*/7 * * * *")
+    here, there = (
+        schedule_findings(schedule, zone=BERLIN, now=NOW, kind=kind)[0].remedy
+        for kind in get_args(Kind)
+    )
+    assert here.endswith("or `every 7 minutes`")
+    assert there == f"{here} in an automation file"
 
 
 def test_a_time_in_a_gap_and_in_a_fold_is_found_with_its_date_and_what_happens() -> None:

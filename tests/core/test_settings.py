@@ -1,12 +1,15 @@
 """Every limit has bounds, and what the environment says is read strictly."""
 
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from drumbeat import DrumbeatError, Settings
+import drumbeat
+from drumbeat import InvalidValue, Settings
 
 DURATIONS = [
     field.name
@@ -24,14 +27,9 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert settings.turn_timeout is None
     assert settings.inject_timeout == settings.deliver_timeout == timedelta(seconds=60)
     assert settings.reload_interval == timedelta(seconds=10)
-    assert settings.inbox_poll == timedelta(seconds=300)
     assert settings.max_sleep == timedelta(seconds=60)
     assert settings.store_probe == timedelta(seconds=30)
     assert settings.deliver_attempts == 8
-    assert settings.keep_artifacts == timedelta(days=30)
-    assert settings.keep_events == timedelta(days=90)
-    assert settings.keep_runs == timedelta(days=400)
-    assert settings.git_hosts == ("github.com",)
 
 
 @pytest.mark.parametrize("name", DURATIONS)
@@ -63,25 +61,14 @@ def test_a_turn_may_have_a_limit_or_none() -> None:
         Settings(turn_timeout=timedelta(0))
 
 
-@pytest.mark.parametrize("hosts", ["github.com", ["github.com"], ("",), (1,)])
-def test_hosts_are_a_tuple_of_names(hosts: Any) -> None:
-    """One text would otherwise be taken letter by letter."""
-    with pytest.raises(ValueError, match=r"Settings.git_hosts must be a tuple of host names"):
-        Settings(git_hosts=hosts)
-
-
-def test_the_environment_names_the_run_limit_and_the_poll() -> None:
-    env = {"MAX_CONCURRENT_RUNS": " 7 ", "AGENT_INBOX_POLL_SECONDS": "60", "OTHER": "x"}
-    settings = Settings.from_env(env)
+def test_the_environment_names_the_run_limit_and_nothing_else() -> None:
+    settings = Settings.from_env({"MAX_CONCURRENT_RUNS": " 7 ", "RUN_TIMEOUT": "60"})
     assert settings.max_concurrent_runs == 7
-    assert settings.inbox_poll == timedelta(minutes=1)
-    rest: dict[str, Any] = {"max_concurrent_runs": 3, "inbox_poll": timedelta(minutes=5)}
-    assert attrs.evolve(settings, **rest) == Settings()
+    assert attrs.evolve(settings, max_concurrent_runs=3) == Settings()
 
 
 def test_an_empty_variable_is_none() -> None:
-    env = {"MAX_CONCURRENT_RUNS": " ", "AGENT_INBOX_POLL_SECONDS": ""}
-    assert Settings.from_env(env) == Settings()
+    assert Settings.from_env({"MAX_CONCURRENT_RUNS": " "}) == Settings()
 
 
 def test_overrides_win_over_the_environment() -> None:
@@ -89,11 +76,23 @@ def test_overrides_win_over_the_environment() -> None:
     assert settings.max_concurrent_runs == 1
 
 
-@pytest.mark.parametrize("variable", ["MAX_CONCURRENT_RUNS", "AGENT_INBOX_POLL_SECONDS"])
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "1000000", "٣"])
-def test_anything_but_a_whole_number_is_refused_by_name(variable: str, text: str) -> None:
-    with pytest.raises(DrumbeatError) as caught:
-        Settings.from_env({variable: text})
-    assert caught.value.problem.code == "setting-invalid"
-    assert variable in caught.value.problem.message
-    assert variable in caught.value.problem.remedy
+def test_anything_but_a_whole_number_within_the_bounds_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        Settings.from_env({"MAX_CONCURRENT_RUNS": text})
+    problem = caught.value.problem
+    assert problem.code == "setting-invalid"
+    assert problem.message.startswith(f"MAX_CONCURRENT_RUNS is {text!r}")
+    assert "from 1 to 999,999" in problem.message
+    assert "MAX_CONCURRENT_RUNS" in problem.remedy
+
+
+def test_every_field_of_settings_is_read_by_some_part_of_the_engine() -> None:
+    """A setting that does nothing would be believed."""
+    package = Path(drumbeat.__file__).parent
+    code = "".join(
+        path.read_text("utf-8") for path in package.rglob("*.py") if path.name != "settings.py"
+    )
+    names = [field.name for field in attrs.fields(Settings)]
+    assert len(names) > 15
+    assert [name for name in names if not re.search(rf"settings\.{name}\b", code)] == []

@@ -44,6 +44,7 @@ def test_a_long_stem_is_told_its_length() -> None:
     problem = slug_problem("x" * 101, None)
     assert problem is not None
     assert "101 characters" in problem.message
+    assert "at most 100 characters" in problem.remedy
 
 
 def test_slugs_that_differ_by_case_or_folder_only_clash_and_each_names_the_other() -> None:
@@ -55,7 +56,7 @@ def test_slugs_that_differ_by_case_or_folder_only_clash_and_each_names_the_other
     assert str(upper) in problems[0].message
     assert str(lower) in problems[0].message
     assert str(upper) in problems[2].message
-    assert all(problem.remedy.startswith("rename it") for problem in problems)
+    assert [problem.remedy for problem in problems] == ["rename it, or the other one"] * 3
 
 
 def test_different_slugs_do_not_clash() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.core.filters import FilterError
+import drumbeat
 from drumbeat.core.model import (
     Accepted,
     Automation,
@@ -23,8 +23,7 @@ from drumbeat.core.model import (
     Step,
     WebhookTrigger,
 )
-from drumbeat.core.signatures import AuthError
-from drumbeat.core.webhooks import DELIVERY_HEADERS, check_webhook, route_clashes, secret_name
+from drumbeat.core.webhooks import DELIVERY_HEADERS, check_webhook, route_clashes
 
 NOW = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
 SECRET = "correct horse battery staple"
@@ -121,7 +120,6 @@ def test_a_missing_secret_refuses_that_trigger_and_names_the_variable(
     assert isinstance(answer, Refused)
     assert (answer.code, answer.status) == ("webhook-secret-missing", 503)
     assert name in answer.reason
-    assert secret_name(WebhookTrigger(route="x", auth=auth)) == name
 
 
 def test_a_wrong_sender_is_refused_without_a_word_about_the_filter() -> None:
@@ -163,13 +161,10 @@ def test_a_proof_that_comes_twice_proves_nothing() -> None:
     assert (answer.code, answer.status) == ("webhook-header-repeated", 401)
 
 
-@pytest.mark.parametrize(
-    "trigger, error", [({"filter": "nothing"}, FilterError), ({"auth": "none"}, AuthError)]
-)
-def test_a_trigger_that_no_file_could_hold_is_an_error(
-    trigger: dict[str, Any], error: type[Exception]
-) -> None:
-    with pytest.raises(error):
+@pytest.mark.parametrize("trigger", [{"filter": "nothing"}, {"auth": "none"}])
+def test_a_trigger_that_no_file_could_hold_is_an_error(trigger: dict[str, Any]) -> None:
+    """One class, which a host can import: `check_webhook` is public."""
+    with pytest.raises(drumbeat.InvalidValue):
         check(BEARER, **trigger)
 
 

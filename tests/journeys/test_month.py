@@ -121,6 +121,9 @@ async def test_a_month_is_complete(workspace: Path, write: Callable[..., None]) 
         assert before.finished_at is not None
         assert after.fire.due == before.finished_at + timedelta(minutes=45)
     assert len({run.finished_at - run.started_at for run in polls if run.finished_at}) > 5
+    assert START + MONTH - polls[-1].fire.due < timedelta(minutes=45 + 13)
+    assert [run.fire.id for run in polls] == [fire.id for fire in fires if fire.slug == "poll"]
+    assert {fire.verdict for fire in fires} == {"ran"}
 
     days: dict[str, set[date]] = {}
     for run in polls:
@@ -134,6 +137,9 @@ async def test_a_month_is_complete(workspace: Path, write: Callable[..., None]) 
     assert {run.intent.gate for run in polls if run.intent} == {"nothing-to-report"}
     assert [intent.slug for intent in host.deliverer.intents] == ["brief"] * len(briefs)
     assert [intent.attempt for intent in host.deliverer.intents] == [1] * len(briefs)
+    assert [intent.id for intent in host.deliverer.intents] == [
+        run.intent.id for run in runs if run.slug == "brief" and run.intent
+    ]
 
 
 async def test_a_restart_changes_nothing(
@@ -164,6 +170,38 @@ async def test_a_restart_changes_nothing(
         )
 
     assert facts(again_runs) == facts(runs)
+
+
+async def test_a_restart_in_the_night_of_the_change_changes_nothing(
+    workspace: Path, write: Callable[..., None]
+) -> None:
+    """Left before the gap and entered behind it, the engine goes on as if it had stayed."""
+    write("poll", POLL)
+    write("brief", BRIEF)
+
+    async def nights(host: Host, *stops: datetime) -> list[tuple[object, ...]]:
+        for until in (*stops, CHANGE + timedelta(days=2)):
+            async with host.engine() as engine:
+                await drive(engine, until=until)
+                fires = await engine.fires(limit=10_000)
+                runs = await engine.runs(limit=10_000)
+                assert await engine.sweep() == []
+        check_everything_is_settled(fires, runs)
+        return sorted(
+            (run.slug, run.fire.slot, run.started_at, run.finished_at, str(run.rotation))
+            for run in runs
+        )
+
+    start = CHANGE - timedelta(days=2)
+    whole = Host(workspace, start)
+    expected = await nights(whole)
+    (workspace / ".drumbeat").rename(workspace.parent / "first")
+    ends = [end for slug, _, _, end, _ in expected if slug == "poll" and isinstance(end, datetime)]
+    quiet = [
+        max(end for end in ends if end <= CHANGE) + timedelta(minutes=5),
+        min(end for end in ends if end >= CHANGE) + timedelta(minutes=5),
+    ]
+    assert await nights(Host(workspace, start), *quiet) == expected
 
 
 async def test_editing_a_prompt_rotates_and_a_label_does_not(

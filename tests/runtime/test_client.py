@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from drumbeat import Client, DrumbeatError, Event, NotFound, Receipt, StoreError
+from drumbeat import Client, DrumbeatError, Event, Fire, NotFound, Receipt, StoreError
 from drumbeat.testing import ScriptedAgent, drive
 
 pytestmark = pytest.mark.anyio
@@ -246,16 +246,56 @@ async def test_why_says_what_keeps_an_automation_from_being_due(host: Any) -> No
         await engine.run("gone")
         (host.workspace / "automations" / "gone.md").unlink()
         for _ in range(2):
-            await engine.reload()
+            await host.clock.advance(timedelta(minutes=1))
         at = host.clock.now() - timedelta(hours=1)
         assert "at present its file says that it is disabled" in await engine.why("off", at=at)
         assert "at present no schedule makes it due" in await engine.why("hand", at=at)
         assert "at present there is no file of it" in await engine.why("gone", at=at)
         with pytest.raises(NotFound, match="slug-unknown"):
             await engine.why("never-heard-of", at=at)
-        why = await engine.why("gone", at=host.clock.now())
+        why = await engine.why("gone", at=host.clock.now() - timedelta(minutes=2))
         assert why.startswith("gone (manual) due at 2026-03-02T12:00:00Z ran as ")
         assert why.count(".") == 1
+
+
+async def test_why_finds_the_slot_nearest_to_a_moment_to_come(host: Any) -> None:
+    """However close slots lie, and however far away the moment is."""
+    host.write(trigger={"type": "schedule", "expression": "* * * * *"})
+    host.write("other", trigger={"type": "schedule", "expression": "every 5 minutes"})
+    async with host.engine() as engine:
+        at = host.clock.now() + timedelta(minutes=6)
+        assert await engine.why("check", at=at) == "check will be due at 2026-03-02T12:06:00Z."
+        far = host.clock.now() + timedelta(days=4000)
+        assert "check will be due at 2037-02-12T12:00:00Z" in await engine.why("check", at=far)
+        assert "no later moment is planned" in await engine.why("other", at=far)
+        assert "will be due at" in await engine.why("other", at=at - timedelta(minutes=1))
+
+
+async def test_why_looks_only_at_the_neighbourhood_of_a_moment(host: Any) -> None:
+    """The fires nearest to it answer, also in the middle of many."""
+    host.write()
+    store = host.faulty()
+    async with host.engine(store=store) as engine:
+        day = timedelta(days=1)
+        start = host.clock.now() - 3000 * day
+        fires = [
+            Fire(
+                id=f"fire-{number}",
+                slug="check",
+                cause="schedule",
+                slot=f"slot-{number}",
+                due=start + number * day,
+                created_at=start + number * day,
+                verdict="missed",
+                reason=f"reason {number}",
+            )
+            for number in range(2900)
+        ]
+        await store.add_fires(fires)
+        assert "reason 1500" in await engine.why("check", at=start + 1500 * day)
+        said = await engine.why("check", at=start + 1500.5 * day)
+        assert "was not due" in said
+        assert "reason 1500" in said
 
 
 async def test_why_of_a_moment_to_come(host: Any) -> None:

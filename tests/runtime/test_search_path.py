@@ -2,8 +2,8 @@ import os
 from pathlib import Path
 
 from drumbeat.core.model import Pack
+from drumbeat.core.signatures import DOOR_SECRETS
 from drumbeat.runtime.search_path import (
-    DOOR_SECRETS,
     child_env,
     find_executable,
     path_entries,

@@ -156,11 +156,38 @@ async def test_a_file_that_vanishes_while_it_is_opened_is_a_failure(
     path = tmp_path / "drumbeat.db"
     await filled(path)
 
-    def vanish(path: Path, *, busy: timedelta) -> None:
+    def vanish(path: Path, *, busy: timedelta, whole: bool) -> None:
         path.unlink()
 
     monkeypatch.setattr("drumbeat.runtime.store.prepare", vanish)
     assert (await refusal(path)).problem.code == "store-failed"
+
+
+@pytest.mark.anyio
+async def test_only_a_holder_reads_the_whole_file_for_damage(tmp_path: Path) -> None:
+    """A client opens a large file at once; what is damaged shows when it is read."""
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 + 100 : 4096 * 4] = b"\xff" * (4096 - 100)
+    path.write_bytes(content)
+    assert (await refusal(path)).problem.code == "store-damaged"
+    client = SqliteStore(path)
+    await client.open(holder=None, lease=LEASE)
+    await client.close()
+
+
+@pytest.mark.anyio
+async def test_only_a_holder_upgrades(tmp_path: Path) -> None:
+    """A client of a later release does not change the schema under a running engine."""
+    path = tmp_path / "drumbeat.db"
+    await filled(path)
+    before = path.read_bytes()
+    steps = (*STEPS, lambda db: db.execute("CREATE TABLE more (a)"))
+    with pytest.raises(StoreError) as refused:
+        prepare(path, busy=LEASE, steps=steps, whole=False)
+    assert refused.value.problem.code == "store-older"
+    assert path.read_bytes() == before
 
 
 # ---- what cannot be used

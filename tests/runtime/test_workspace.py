@@ -149,13 +149,111 @@ async def test_slugs_that_differ_only_in_case_are_refused_naming_both(root: Path
         assert "mail.md" in problem.message
 
 
-async def test_a_job_file_is_never_passed_over_silently(root: Path) -> None:
-    (root / "jobs").mkdir()
-    (root / "jobs" / "digest.md").write_text("---\ncron: '0 7 * * *'\n---\nSum up.\n")
-    (root / "jobs" / "README.md").write_text("")
+# ---- job files
+
+
+def put_job(root: Path, name: str, front_matter: str = "", prompt: str = "Sum up.\n") -> Path:
+    """Write a job file; `front_matter` is its lines without the marks."""
+    path = root / "jobs" / name
+    path.parent.mkdir(exist_ok=True)
+    lines = f"{front_matter}\n" if front_matter else ""
+    path.write_text(f"---\n{lines}---\n{prompt}")
+    return path
+
+
+async def test_a_job_file_is_read_by_its_own_contract(root: Path) -> None:
+    put(root, "sorting.md")
+    put_job(root, "digest.md", "cron: '0 7 * * *'")
+    put_job(root, "by-hand.md", "disabled: true")
+    put_job(root, "README.md")
+    put_job(root, "misspelt.md", "cronn: '0 7 * * *'")
     workspace = await load_workspace(root)
-    assert codes(workspace) == {"jobs/digest.md": ["job-files-unsupported"]}
-    assert "automations/digest.md" in workspace.problems[Path("jobs/digest.md")][0].remedy
+    assert slugs(workspace) == ["by-hand", "digest", "sorting"]
+    assert codes(workspace) == {"jobs/misspelt.md": ["unknown-key"]}
+    digest = workspace.find("digest")
+    assert digest is not None
+    assert (digest.kind, digest.conversation, digest.notify) == ("job", "fresh", "always")
+    assert digest.path == Path("jobs/digest.md")
+    assert [step.prompt for step in digest.steps] == ["Sum up.\n"]
+
+
+async def test_a_job_that_asks_for_what_nothing_serves_does_not_load_and_says_so_at_the_key(
+    root: Path,
+) -> None:
+    put_job(
+        root,
+        "all.md",
+        "cron: '0 7 * * *'\nrepo: https://example.org/a.git\nwebhook: here\nauth: github\n"
+        "inbox: imap:desk@example.org\nallowFrom: '@example.org'",
+    )
+    cache = WorkspaceCache(root)
+    workspace = (await cache.reload()).workspace
+    problems = workspace.problems[Path("jobs/all.md")]
+    assert [(problem.code, problem.line, problem.column) for problem in problems] == [
+        ("repo-unserved", 3, 1),
+        ("trigger-unserved", 4, 1),
+        ("trigger-unserved", 6, 1),
+    ]
+    remedies = [problem.remedy for problem in problems]
+    assert remedies[1] == "take `webhook`, `auth` out; run the job by `cron` or by hand"
+    assert "`inbox`, `allowFrom`" in remedies[2]
+    assert all(problem.path == Path("jobs/all.md") for problem in problems)
+    assert (slugs(workspace), cache.last_good) == ([], {})
+    with pytest.raises(AutomationError) as caught:
+        await cache.read("all")
+    assert caught.value.problems == problems
+
+
+async def test_a_job_that_begins_to_ask_for_it_keeps_its_last_good_version(root: Path) -> None:
+    cache = WorkspaceCache(root)
+    put_job(root, "digest.md", "cron: '0 7 * * *'")
+    await cache.reload()
+    put_job(root, "digest.md", "cron: '0 7 * * *'\nwebhook: here")
+    change = await cache.reload()
+    assert change.broken == (Path("jobs/digest.md"),)
+    assert len(cache.last_good["digest"].triggers) == 1
+
+
+async def test_two_files_with_one_slug_clash_across_both_folders(root: Path) -> None:
+    put(root, "digest.md")
+    put_job(root, "Digest.md", "cron: '0 7 * * *'")
+    put_job(root, "other.md")
+    cache = WorkspaceCache(root)
+    workspace = (await cache.reload()).workspace
+    assert slugs(workspace) == ["other"]
+    for path in (Path("automations/digest.md"), Path("jobs/Digest.md")):
+        (problem,) = workspace.problems[path]
+        assert problem.code == "slug-clash"
+        assert "automations/digest.md" in problem.message
+        assert "jobs/Digest.md" in problem.message
+        with pytest.raises(AutomationError):
+            await cache.read(path.stem)
+
+
+async def test_two_jobs_with_one_route_are_both_told(root: Path) -> None:
+    put_job(root, "a.md", "webhook: Door")
+    put_job(root, "b.md", "webhook: door")
+    put_job(root, "c.md", "webhook: window")
+    workspace = await load_workspace(root)
+    assert codes(workspace) == {
+        "jobs/a.md": ["trigger-unserved", "route-clash"],
+        "jobs/b.md": ["trigger-unserved", "route-clash"],
+        "jobs/c.md": ["trigger-unserved"],
+    }
+
+
+async def test_an_inbox_is_checked_against_the_systems_of_the_host(root: Path) -> None:
+    put_job(root, "desk.md", "inbox: imapp:desk@example.org\nallowFrom: '@example.org'")
+    path = "jobs/desk.md"
+    assert codes(await load_workspace(root)) == {path: ["trigger-unserved"]}
+    checked = await load_workspace(root, systems={"imap"})
+    assert codes(checked) == {path: ["inbox-system-unknown"]}
+    with pytest.raises(AutomationError) as caught:
+        await WorkspaceCache(root, systems={"imap"}).read("desk")
+    assert caught.value.problem.code == "inbox-system-unknown"
+
+
+# ---- what is no file to read
 
 
 async def test_only_regular_files_inside_the_workspace_are_read(root: Path, tmp_path: Path) -> None:
@@ -227,8 +325,8 @@ async def test_a_workspace_that_is_none_is_an_error(
 
 async def test_a_workspace_of_jobs_alone_is_one(root: Path) -> None:
     (root / "automations").rmdir()
-    (root / "jobs").mkdir()
-    assert slugs(await load_workspace(root)) == []
+    put_job(root, "digest.md", "cron: '0 7 * * *'")
+    assert slugs(await load_workspace(root)) == ["digest"]
 
 
 # ---- reading it again

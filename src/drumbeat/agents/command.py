@@ -46,7 +46,8 @@ class CommandAgent(Agent):
 
     - `{"text": "…"}`, and where it has them `usage` (`input_tokens`, `output_tokens`,
       `cached_tokens`, `cost_usd`), `provider`, `model`, `handle`, and `follow_ups`, a list of
-      `{"prompt": "…", "after": seconds}` which are scheduled before the reply is returned; or
+      `{"prompt": "…", "after": seconds}` which are scheduled before the reply is returned (one that
+      is over a limit is left out, and the reply counts all the same); or
     - `{"error": {"code": "…", "message": "…"}}`, and where it has it `usage`. The codes
       `agent-unavailable` (with `retry_after` in seconds, if it likes), `context-ceiling` and
       `conversation-missing` mean what `AgentUnavailable`, `ContextCeiling` and
@@ -61,21 +62,30 @@ class CommandAgent(Agent):
         timeout: the most a turn may take, in real time, besides what the engine allows.
 
     Raises:
-        ValueError: `argv` is empty, is one text, or begins with a relative path.
+        ValueError: `argv` is empty, is one text, holds anything but text, or begins with a relative
+            path; or `timeout` is no timedelta above zero.
     """
 
     def __init__(self, argv: Sequence[str], *, timeout: timedelta | None = None) -> None:
-        if isinstance(argv, str) or not argv or not argv[0]:
+        if not _is_command(argv):
             msg = f"argv must be a list such as ['my-agent', '--json'], not {argv!r}"
             raise ValueError(msg)
         if "/" in argv[0] and not Path(argv[0]).is_absolute():
             msg = f"{argv[0]!r} would mean another file in each working folder; make it absolute"
+            raise ValueError(msg)
+        if not _is_limit(timeout):
+            msg = f"timeout must be a timedelta above zero, or None, not {timeout!r}"
             raise ValueError(msg)
         self._argv = tuple(argv)
         self._timeout = timeout
 
     async def take_turn(self, turn: Turn, /) -> Reply:
         """Run the command once and return what it replied.
+
+        A follow-up that is over a limit does not fail the turn: the work is done and its text would
+        be lost, while an earlier follow-up of the same reply stays. The engine records the refusal
+        and its reason as the event `follow_up_refused`. An agent that has to know at once asks for
+        one follow-up in a run and lets the next run look.
 
         Raises:
             AgentUnavailable: the command said so.
@@ -85,8 +95,7 @@ class CommandAgent(Agent):
             AgentError: the command's own code; `agent-command-not-startable`;
                 `agent-command-timeout`; `agent-command-failed`, with the last 2,000 characters of
                 standard error; `agent-reply-invalid`, saying what is wrong with the reply;
-                `agent-turn-invalid`, when the turn's configuration cannot be written as JSON;
-                `follow-up-refused`, when a follow-up it asked for is over a limit.
+                `agent-turn-invalid`, when the turn's configuration cannot be written as JSON.
             StoreError: a follow-up could not be committed.
         """
         # The engine's own limit comes first: it knows what the turn's time is measured on.
@@ -105,12 +114,8 @@ class CommandAgent(Agent):
         for prompt, after in answer.follow_ups:
             try:
                 await turn.follow_ups.schedule(prompt, after=after)
-            except FollowUpRefused as refusal:
-                raise AgentError(
-                    f"a follow-up that the agent asked for was refused: {refusal.problem.message}",
-                    code="follow-up-refused",
-                    usage=answer.reply.usage,
-                ) from refusal
+            except FollowUpRefused:
+                continue  # whoever refused has recorded why; the next may be within the limits
         return answer.reply
 
     def _answer(self, ended: Ended, limit: timedelta) -> "_Answer":
@@ -125,14 +130,16 @@ class CommandAgent(Agent):
                 code="agent-command-timeout",
             )
         if ended.how == "too-large":
-            _invalid(f"{name} wrote more than {MAX_REPLY // MIB} MiB to standard output")
-        if ended.exit_code == 0:
-            return _parse(ended.stdout)
+            what = f"{name} wrote more than {MAX_REPLY // MIB} MiB to standard output"
+            raise _unusable(what)
         try:
-            _parse(ended.stdout)
-        except AgentError as error:
-            if error.code != "agent-reply-invalid":
-                raise
+            answer = _parse(ended.stdout)
+        except _Unusable as unusable:
+            if ended.exit_code == 0:
+                raise _unusable(str(unusable)) from unusable
+        else:
+            if ended.exit_code == 0:
+                return answer
         said = ended.stderr.strip()
         if is_context_ceiling(said):
             raise ContextCeiling(said)
@@ -140,6 +147,19 @@ class CommandAgent(Agent):
             f"{name} {ended.exit}" + (f"; standard error ended with: {said}" if said else ""),
             code="agent-command-failed",
         )
+
+
+def _is_command(argv: object) -> bool:
+    return (
+        isinstance(argv, Sequence)
+        and not isinstance(argv, str)
+        and all(isinstance(part, str) and "\0" not in part for part in argv)
+        and bool(argv and argv[0])
+    )
+
+
+def _is_limit(timeout: object) -> bool:
+    return timeout is None or (isinstance(timeout, timedelta) and timeout > timedelta(0))
 
 
 def _turn_json(turn: Turn) -> bytes:
@@ -198,12 +218,25 @@ class _Answer:
     follow_ups: tuple[tuple[str, timedelta], ...]
 
 
+class _Unusable(Exception):  # noqa: N818  a signal inside this module
+    """What was written is no reply; a command cannot say this of itself, as it can any code."""
+
+
+def _unusable(what: str) -> AgentError:
+    return AgentError(f"the reply cannot be used: {what}", code="agent-reply-invalid")
+
+
 def _invalid(what: str) -> NoReturn:
-    raise AgentError(f"the reply cannot be used: {what}", code="agent-reply-invalid")
+    raise _Unusable(what)
 
 
 def _parse(data: bytes) -> _Answer:
-    """Read a reply; raise the error it stands for, or `agent-reply-invalid`."""
+    """Read a reply.
+
+    Raises:
+        AgentError: the error that it stands for.
+        _Unusable: it is none.
+    """
     try:
         answer: object = json.loads(
             data.decode("utf-8"),

@@ -1,8 +1,9 @@
 """Files in, everything that is wrong with them out: what `drumbeat validate` prints."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 
@@ -15,7 +16,14 @@ from drumbeat import (
     load_workspace,
     validate_automation_content,
 )
+from drumbeat.core.job_file import read_job
+from drumbeat.core.model import Kind
+from drumbeat.runtime.packs import pack_findings
+from drumbeat.runtime.unserved import unserved
 from drumbeat.runtime.workspace import FOLDERS, workspace_findings
+
+Zones: TypeAlias = Mapping[Kind, tzinfo]
+"""The zones that rule the two kinds of file."""
 
 
 @attrs.frozen(kw_only=True)
@@ -34,7 +42,7 @@ class Checked:
         )
 
 
-async def check_paths(paths: Sequence[Path], *, zone: tzinfo, now: datetime) -> list[Checked]:
+async def check_paths(paths: Sequence[Path], *, zones: Zones, now: datetime) -> list[Checked]:
     """Check files each by itself, workspaces whole, and the `*.md` files of other folders.
 
     As in a workspace, README.md, dotfiles and names that begin with `_` are left out of a folder.
@@ -42,14 +50,14 @@ async def check_paths(paths: Sequence[Path], *, zone: tzinfo, now: datetime) -> 
     checked: list[Checked] = []
     for path in paths:
         if any((path / name).is_dir() for name in FOLDERS):
-            checked += await check_workspace(path, zone=zone, now=now)
+            checked += await check_workspace(path, zones=zones, now=now)
         else:
             files = _files(path) if path.is_dir() else [path]
-            checked += [_check_file(file, zone=zone, now=now) for file in files]
+            checked += [_check_file(file, zones=zones, now=now) for file in files]
     return checked
 
 
-async def check_workspace(folder: Path, *, zone: tzinfo, now: datetime) -> list[Checked]:
+async def check_workspace(folder: Path, *, zones: Zones, now: datetime) -> list[Checked]:
     """Check a workspace: what is wrong around its files, between them and in each."""
     try:
         workspace = await load_workspace(folder)
@@ -59,11 +67,11 @@ async def check_workspace(folder: Path, *, zone: tzinfo, now: datetime) -> list[
     for automation in workspace.automations:
         assert automation.path is not None  # it was read from a file
         path = Path(automation.path)
-        checked = _check_file(folder / path, zone=zone, now=now)
+        checked = _check_file(folder / path, zones=zones, now=now)
         found.setdefault(path, []).extend(checked.problems)
-    for finding in await workspace_findings(workspace):
+    for finding in (*await workspace_findings(workspace), *await pack_findings(workspace)):
         assert finding.path is not None  # it is about a file
-        found[Path(finding.path)].append(finding)
+        found.setdefault(Path(finding.path), []).append(finding)
     return [
         Checked(path=folder / path, problems=tuple(_at(folder / path, problem) for problem in some))
         for path, some in sorted(found.items())
@@ -83,7 +91,7 @@ def _files(folder: Path) -> list[Path]:
     ]
 
 
-def _check_file(path: Path, *, zone: tzinfo, now: datetime) -> Checked:
+def _check_file(path: Path, *, zones: Zones, now: datetime) -> Checked:
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -94,9 +102,25 @@ def _check_file(path: Path, *, zone: tzinfo, now: datetime) -> Checked:
             path=path,
         )
         return Checked(path=path, problems=(problem,))
+    # Where it stands decides, from whichever folder it is named.
+    kind: Kind = "job" if path.absolute().parent.name == "jobs" else "automation"
     try:
-        validate_automation_content(text, path=path)
+        refused = _refused(text, path, kind)
     except AutomationError as error:
-        return Checked(path=path, problems=error.problems)
-    findings = lint_automation(text, path=path, zone=zone, now=now)
+        refused = error.problems
+    if refused:
+        return Checked(path=path, problems=refused)
+    findings = lint_automation(text, path=path, zone=zones[kind], now=now, kind=kind)
     return Checked(path=path, problems=tuple(findings))
+
+
+def _refused(text: bytes, path: Path, kind: Kind) -> tuple[Problem, ...]:
+    """What keeps a file from loading although it keeps the contract.
+
+    Raises:
+        AutomationError: it does not keep the contract.
+    """
+    if kind == "job":
+        return tuple(unserved(read_job(text, path=path).front_matter.root, path))
+    validate_automation_content(text, path=path)
+    return ()

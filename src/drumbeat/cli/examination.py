@@ -72,10 +72,12 @@ async def examine(
 
 async def _files(workspace: Path, env: Env, now: datetime) -> Examined:
     try:
-        zone = zones_for(None, env)["automation"].tzinfo
+        zones = zones_for(None, env)
     except DrumbeatError:
-        zone = zones_for("UTC", {})["automation"].tzinfo  # what is wrong is said under `zones`
-    checked = await check_workspace(workspace, zone=zone, now=now)
+        zones = zones_for("UTC", {})  # what is wrong is said under `zones`
+    checked = await check_workspace(
+        workspace, zones={kind: zone.tzinfo for kind, zone in zones.items()}, now=now
+    )
     problems = tuple(problem for entry in checked for problem in entry.problems)
     return Examined(name="workspace", found=_count(len(checked), "file"), problems=problems)
 

@@ -10,10 +10,11 @@ import anyio
 import click
 
 from drumbeat import DrumbeatError, Finding, SystemClock
-from drumbeat.cli.checking import Checked, check_paths, check_workspace
+from drumbeat.cli.checking import Checked, Zones, check_paths, check_workspace
 from drumbeat.cli.group import FAILED, FOLDER
 from drumbeat.cli.output import Output, visible
 from drumbeat.cli.scaffold import scaffold
+from drumbeat.core.model import Kind
 from drumbeat.core.vocabulary import json_schema
 from drumbeat.runtime.zones import resolve_zone, zones_for
 
@@ -38,10 +39,8 @@ def init(output: Output, folder: Path) -> None:
     """
     for entry in scaffold(folder):
         why = "" if entry.outcome == "wrote" else " (it was there already)"
-        output.line(f"{entry.outcome} {visible(entry.path)}{why}")
-    output.line(
-        "The example is disabled. Check it with: drumbeat validate --workspace " + (visible(folder))
-    )
+        output.line(f"{entry.outcome} {entry.path}{why}")
+    output.line(f"The example is disabled. Check it with: drumbeat validate --workspace {folder}")
 
 
 @click.command
@@ -52,7 +51,7 @@ def init(output: Output, folder: Path) -> None:
     type=_zone,
     metavar="ZONE",
     help="The IANA zone for findings about schedules.",
-    show_default="the system's",
+    show_default="the one that rules each kind of file",
 )
 @click.pass_obj
 def validate(
@@ -61,22 +60,24 @@ def validate(
     """Print every problem and finding of the files at PATHS, or of a whole workspace.
 
     Without PATHS the workspace is the current folder. A folder among PATHS is checked as a
-    workspace if it is one, and stands for the *.md files in it if not. Exits with 1 on any problem
-    and on findings of the severity error.
+    workspace if it is one, and stands for the *.md files in it if not. A file in a folder jobs/ is
+    judged as a job, all else as an automation file. Exits with 1 on any problem and on findings of
+    the severity error.
     """
     if paths and workspace is not None:
         msg = "give PATHS or --workspace, not both"
         raise click.UsageError(msg)
     now = SystemClock().now()
-    zone = zone or zones_for(None, os.environ)["automation"].tzinfo
+    ruling = zones_for(None, os.environ)
+    zones: Zones = {kind: zone or found.tzinfo for kind, found in ruling.items()}
     if paths:
-        checked = anyio.run(partial(check_paths, paths, zone=zone, now=now))
+        checked = anyio.run(partial(check_paths, paths, zones=zones, now=now))
         if not checked:
             msg = f"there is no automation file in {', '.join(map(visible, paths))}"
             raise click.UsageError(msg)
     else:
         folder = workspace or Path()
-        checked = anyio.run(partial(check_workspace, folder, zone=zone, now=now))
+        checked = anyio.run(partial(check_workspace, folder, zones=zones, now=now))
     for problem in (problem for entry in checked for problem in entry.problems):
         output.problem(problem)
     output.line(_summary(checked))
@@ -85,9 +86,16 @@ def validate(
 
 
 @click.command
-def schema() -> None:
-    """Print the JSON schema of an automation file's front matter, for editors."""
-    click.echo(json.dumps(json_schema(), indent=2))
+@click.option(
+    "--kind",
+    type=click.Choice(("automation", "job")),
+    default="automation",
+    show_default=True,
+    help="Which of the two kinds of file.",
+)
+def schema(kind: Kind) -> None:
+    """Print the JSON schema of a file's front matter, for editors."""
+    click.echo(json.dumps(json_schema(kind), indent=2))
 
 
 def _summary(checked: list[Checked]) -> str:

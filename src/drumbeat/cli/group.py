@@ -37,7 +37,7 @@ class _Failure(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Print the message to standard error."""
-        Output().error(self.message)
+        Output().error(self.message, lines=True)
 
 
 class _Misuse(_Failure):

@@ -1,8 +1,9 @@
 """What reaches the terminal: text made harmless, problems, tables.
 
 Names, prompts and replies come from files and models, so they may hold escape sequences that move
-the cursor, retitle the window or hide what stands before them. All that is printed passes through
-`visible` first, which shows such characters instead of sending them.
+the cursor, retitle the window or hide what stands before them. Whatever `Output` prints passes
+through `visible`, which shows such characters instead of sending them and changes nothing that it
+has shown before.
 """
 
 import io
@@ -69,11 +70,15 @@ class Output:
 
     def line(self, text: str = "", *, style: str = "") -> None:
         """Print one line; nothing in it is markup."""
-        self._out.print(Text(text, style=style))
+        self._out.print(Text(visible(text), style=style))
 
-    def error(self, text: str) -> None:
-        """Print to standard error."""
-        self._err.print(Text(text))
+    def lines(self, text: str) -> None:
+        """Print a text that may have several lines."""
+        self._out.print(Text(visible(text, lines=True)))
+
+    def error(self, text: str, *, lines: bool = False) -> None:
+        """Print one line to standard error; with `lines`, a text that may have several."""
+        self._err.print(Text(visible(text, lines=lines)))
 
     def problem(self, problem: Problem) -> None:
         """Print a problem, its head in the colour of its weight."""

@@ -1,9 +1,9 @@
 """Commands that read: what comes, what went, and why."""
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 import click
@@ -13,15 +13,20 @@ from drumbeat import (
     Due,
     RunRecord,
     ScheduleTrigger,
+    Status,
     SystemClock,
     Workspace,
-    load_workspace,
 )
 from drumbeat.cli.group import data_dir_option, workspace_option
 from drumbeat.cli.output import Output, local, visible
-from drumbeat.runtime.zones import Zone, zones_for
+from drumbeat.core.model import Kind
+from drumbeat.runtime.zones import Zone, resolve_zone
 
 __all__ = ["runs", "upcoming", "why"]
+
+Zones: TypeAlias = Mapping[Kind, Zone]
+
+_KINDS: tuple[Kind, Kind] = ("automation", "job")
 
 
 @click.command
@@ -47,9 +52,11 @@ async def _upcoming(
     now = SystemClock().now()
     async with Client(workspace, data_dir=data_dir) as client:
         due = await client.upcoming(until=now + timedelta(days=days))
-        paused = (await client.status()).paused
-    zone = _system_zone(output)
-    for line in _never_due(await load_workspace(workspace)):
+        status = await client.status()
+    paused = status.paused
+    zones = _zones(status)
+    _print_zones(output, zones, status.workspace)
+    for line in _never_due(status.workspace):
         output.error(line)
     if not due:
         output.line(f"Nothing comes within {days} days.")
@@ -58,7 +65,7 @@ async def _upcoming(
         ("when", "automation", ""),
         (
             (
-                local(moment.slot, zone.tzinfo),
+                local(moment.slot, zones[_kind(status.workspace, moment.slug)].tzinfo),
                 moment.slug,
                 _remark(moment, paused=moment.slug in paused),
             )
@@ -78,13 +85,13 @@ def _remark(due: Due, *, paused: bool) -> str:
 def _never_due(workspace: Workspace) -> Iterator[str]:
     """What somebody may look for in vain: files that do not load, expressions nobody can read."""
     for path in sorted(workspace.problems):
-        yield f"{visible(path)} does not load, so nothing of it comes; see drumbeat validate"
+        yield f"{path} does not load, so nothing of it comes; see drumbeat validate"
     for automation in workspace.automations:
         for trigger in automation.triggers:
             unreadable = isinstance(trigger, ScheduleTrigger) and trigger.schedule is None
             if unreadable and automation.enabled:
                 yield (
-                    f"{visible(automation.slug)} is never due: its schedule cannot be read; "
+                    f"{automation.slug} is never due: its schedule cannot be read; "
                     "see drumbeat validate"
                 )
 
@@ -109,13 +116,15 @@ async def _runs(
 ) -> None:
     async with Client(workspace, data_dir=data_dir) as client:
         records = await client.runs(slug, limit=limit)
-    zone = _system_zone(output)
+        status = await client.status()
+    zones = _zones(status)
+    _print_zones(output, zones, status.workspace)
     if not records:
         output.line("No run is on record.")
         return
     output.table(
         ("started", "automation", "state", "verdict", "gate", "delivery", "run"),
-        (_run_row(record, zone) for record in records),
+        (_run_row(record, zones[_kind(status.workspace, record.slug)]) for record in records),
     )
 
 
@@ -146,7 +155,7 @@ def _instant(text: str) -> datetime:
     "--at",
     type=_instant,
     metavar="INSTANT",
-    help="The moment, in ISO 8601; without an offset, on the wall clock of the system's zone.",
+    help="The moment, in ISO 8601; without an offset, on the wall clock that rules the automation.",
     show_default="the present one",
 )
 @workspace_option
@@ -156,20 +165,38 @@ def why(
     output: Output, slug: str, at: datetime | None, workspace: Path, data_dir: Path | None
 ) -> None:
     """Say in one sentence what became of the automation SLUG at a moment."""
-    if at is None:
-        at = SystemClock().now()
-    elif at.tzinfo is None:
-        at = at.replace(tzinfo=zones_for(None, os.environ)["automation"].tzinfo)
-    output.line(visible(anyio.run(_why, slug, at, workspace, data_dir)))
+    output.line(anyio.run(_why, slug, at or SystemClock().now(), workspace, data_dir))
 
 
 async def _why(slug: str, at: datetime, workspace: Path, data_dir: Path | None) -> str:
     async with Client(workspace, data_dir=data_dir) as client:
+        if at.tzinfo is None:
+            status = await client.status()
+            at = at.replace(tzinfo=_zones(status)[_kind(status.workspace, slug)].tzinfo)
         return await client.why(slug, at=at)
 
 
-def _system_zone(output: Output) -> Zone:
-    """The zone that rules automation files unless a host names another; printed first."""
-    zone = zones_for(None, os.environ)["automation"]
-    output.line(f"Times are those of {visible(zone.name)} ({visible(zone.source)}).")
-    return zone
+def _zones(status: Status) -> Zones:
+    """The zones that rule both kinds of file, in the engine whose records these are."""
+    return {
+        kind: Zone(resolve_zone(name, source=source), name, source)
+        for kind, (name, source) in status.zones.items()
+    }
+
+
+def _kind(workspace: Workspace, slug: str) -> Kind:
+    """Which kind of file a slug names; one whose file is gone counts as an automation file."""
+    automation = workspace.find(slug)
+    if automation is not None:
+        return automation.kind
+    broken = (path for path in workspace.problems if path.stem == slug)
+    return "job" if any(path.parent.name == "jobs" for path in broken) else "automation"
+
+
+def _print_zones(output: Output, zones: Zones, workspace: Workspace) -> None:
+    """Say whose wall clock the times are read off; jobs are named where there are any."""
+    automations, jobs = (f"{zones[kind].name} ({zones[kind].source})" for kind in _KINDS)
+    files = (*(each.path for each in workspace.automations), *workspace.problems)
+    has_jobs = any(path is not None and path.parent.name == "jobs" for path in files)
+    others = f"; of jobs, those of {jobs}" if has_jobs and jobs != automations else ""
+    output.line(f"Times are those of {automations}{others}.")

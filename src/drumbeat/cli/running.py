@@ -12,7 +12,7 @@ import click
 from drumbeat import Agent, Deliverer, Engine, RunRecord
 from drumbeat.cli.group import FAILED, data_dir_option, log_to_stderr, workspace_option
 from drumbeat.cli.loading import load_agent, load_deliverer
-from drumbeat.cli.output import Output, visible
+from drumbeat.cli.output import Output
 from drumbeat.deliverers import StreamDeliverer
 
 __all__ = ["run", "serve"]
@@ -130,13 +130,13 @@ def _print_run(output: Output, record: RunRecord, engine: Engine) -> None:
         ("delivery", record.delivery or "none"),
         ("artifacts", str(engine.data_dir / "runs" / record.slug / record.run_id)),
     ]
-    output.line(f"{visible(record.slug)} {record.state}")
+    output.line(f"{record.slug} {record.state}")
     output.facts(facts)
     if record.failure is not None:
         output.problem(record.failure)
     if intent.text and record.delivery != "delivered":
         output.line()
-        output.line(visible(intent.text, lines=True))
+        output.lines(intent.text)
 
 
 async def _serve(

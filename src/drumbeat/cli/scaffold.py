@@ -23,15 +23,16 @@ automation:
   steps:
     - id: review
       prompt: >-
-        Go through the open tasks you were given and judge, by guidance/TASKS.md, which of them
-        somebody should hear about today. Read only: do NOT edit tasks.txt or any other file. If
-        the list could not be read in full, say so instead of treating what is missing as done. A
-        quiet day is a success: with nothing to raise, reply with exactly NOTHING_TO_REPORT.
+        You were given the tasks that are open. Decide with guidance/TASKS.md which of them
+        somebody has to hear about today, and say for each why today. Touch neither tasks.txt nor
+        any other file. A list that came in broken or cut short is a fault to report, never an
+        empty list. Most days there is nothing to raise; then answer NOTHING_TO_REPORT and not a
+        word more.
     - id: update-guidance
       prompt: >-
-        If this run taught you something that will still hold next month, revise
-        guidance/TASKS.md, and prune or merge what it says already rather than only adding to it.
-        If a part of this could not be done with the tools you have, say which.
+        Was there something today that next month's runs should know? Then rework
+        guidance/TASKS.md: correct what it says already, merge what belongs together, prune what is
+        over. A page at most. Name whatever you were unable to do.
 ---
 
 Looks over `tasks.txt` once a day. Only the steps above are run; this text is for people.

@@ -8,10 +8,10 @@ from typing import Any
 
 import attrs
 
-from drumbeat.core.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
-from drumbeat.core.secret_shapes import hide_secrets, quoted
+from drumbeat.core.messages import did_you_mean, quoted, shown
+from drumbeat.core.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe, problem_at
 from drumbeat.core.typed_values import is_null, typed_value
-from drumbeat.core.vocabulary import AGENT_CONFIG_KEYS, did_you_mean
+from drumbeat.core.vocabulary import AGENT_CONFIG_KEYS, WRITE_AGENT_CONFIG
 from drumbeat.errors import Problem
 
 __all__ = [
@@ -53,7 +53,7 @@ def read_agent_config(
 ) -> AgentConfigLayer:
     """Read one layer that is the value of a key: an automation's block, the workspace's `default:`.
 
-    The top keys are `provider`, `providers`, `mcp`, `skills` and `debug`. Unquoted texts are typed
+    The top keys are `AGENT_CONFIG_KEYS`. Unquoted texts are typed
     by the rules of YAML 1.2 (`true`, `1`, `1.5`, `null`), quoted ones and blocks are text. Refused
     at any depth, lists included: a null (an empty value and `~` too) and a key that names a
     credential, whose value is in no message.
@@ -70,14 +70,12 @@ def read_agent_config(
     if is_null(node):
         problem = null_problem(entry, inside or (entry.name,), path=path)
     else:
-        problem = Problem(
-            code="wrong-type",
-            message=f"`{_dotted(inside or (entry.name,))}` takes a mapping, and this is "
-            f"{describe(node)}",
-            remedy="write provider, providers, mcp, skills or debug as keys, indented below it",
+        problem = problem_at(
+            node,
+            "wrong-type",
+            f"`{_dotted(inside or (entry.name,))}` takes a mapping, and this is {describe(node)}",
+            f"{WRITE_AGENT_CONFIG} as keys, indented below it",
             path=path,
-            line=node.line,
-            column=node.column,
         )
     return AgentConfigLayer(values={}, problems=(problem,))
 
@@ -97,14 +95,13 @@ def credential_problem(
     entry: Entry, where: tuple[str, ...], *, path: PurePath | None = None
 ) -> Problem:
     """Refuse a key that names a credential, at the key; its value is in no message."""
-    return Problem(
-        code="agent-config-credential",
-        message=f"`{_dotted(where)}` is a credential, and none may stand in a file",
-        remedy="take it out (and renew it, if it was real): credentials belong into the "
-        "environment of the engine",
+    return problem_at(
+        entry.key,
+        "agent-config-credential",
+        f"`{_dotted(where)}` is a credential, and none may stand in a file",
+        "take it out (and renew it, if it was real): credentials belong in the environment of the "
+        "engine",
         path=path,
-        line=entry.key.line,
-        column=entry.key.column,
     )
 
 
@@ -116,22 +113,18 @@ def null_problem(
     node = entry.value if isinstance(entry, Entry) else entry
     comment = isinstance(node, ScalarNode) and node.comment_follows
     behind = ": what stands behind the # is a comment" if comment else ""
-    return Problem(
-        code="agent-config-null",
-        message=f"`{_dotted(where)}` is null{behind}",
-        remedy="leave the key out to keep what a lower layer says; if it is text, put quotes "
-        "around it",
+    return problem_at(
+        at,
+        "agent-config-null",
+        f"`{_dotted(where)}` is null{behind}",
+        "leave the key out to keep what a lower layer says; if it is text, put quotes around it",
         path=path,
-        line=at.line,
-        column=at.column,
     )
 
 
 def _dotted(where: tuple[str, ...]) -> str:
     """A path of keys on one line, without anything secret: a key may be any text."""
-    # As in `quoted`: a secret is looked for well before the cut.
-    text = hide_secrets(".".join(where)[:400])[:200]
-    return text if text.isprintable() else ascii(text)[1:-1]
+    return shown(".".join(where), longest=200)
 
 
 class _Reader:
@@ -147,7 +140,7 @@ class _Reader:
                 "agent-config-unknown-key",
                 f"{quoted(entry.name)} is no part of an agent configuration"
                 f"{did_you_mean(entry.name, AGENT_CONFIG_KEYS)}",
-                "write provider, providers, mcp, skills or debug; other settings go below these",
+                f"{WRITE_AGENT_CONFIG}; other settings go below these",
                 entry.key,
             )
 
@@ -191,13 +184,4 @@ class _Reader:
         return value
 
     def _report(self, code: str, message: str, remedy: str, at: Node) -> None:
-        self.problems.append(
-            Problem(
-                code=code,
-                message=message,
-                remedy=remedy,
-                path=self._path,
-                line=at.line,
-                column=at.column,
-            )
-        )
+        self.problems.append(problem_at(at, code, message, remedy, path=self._path))

@@ -9,35 +9,36 @@ import attrs
 
 from drumbeat.core.agent_config import read_agent_config
 from drumbeat.core.body import numbered_lists
-from drumbeat.core.fields import FieldReader
-from drumbeat.core.frontmatter import FrontMatter, read_front_matter
+from drumbeat.core.frontmatter import FrontMatter
+from drumbeat.core.messages import did_you_mean, quoted
 from drumbeat.core.model import Automation, InjectSpec, Schedule, ScheduleTrigger, Step
 from drumbeat.core.nodes import Entry, MapNode, ScalarNode
+from drumbeat.core.policy_file import PolicyReader, open_file
 from drumbeat.core.rotation import steps_fingerprint
 from drumbeat.core.schedule import parse_schedule
-from drumbeat.core.secret_shapes import quoted
-from drumbeat.core.slug import slug_problem
 from drumbeat.core.vocabulary import (
+    AGENT_CONFIG_KEYS,
     AUTOMATION,
     FILE,
     INJECT,
     JOB_KEYS,
-    RETIRED,
     STEP,
     STEP_ID,
     TRIGGER,
     Key,
     Level,
-    did_you_mean,
 )
-from drumbeat.errors import AutomationError, Problem, ScheduleError
+from drumbeat.errors import Problem, ScheduleError
 
 __all__ = ["AutomationSource", "read_automation", "validate_automation_content"]
 
 _STEP_ID = re.compile(STEP_ID)
 _OUTSIDE = re.compile(r"[/\\~]|[A-Za-z]:[/\\]|(?:.*[/\\])?\.\.(?:[/\\]|\Z)", re.DOTALL)
-# Where a key that stands in the wrong mapping belongs; a name in two of them belongs to the first.
-_HOMES = (AUTOMATION, TRIGGER, STEP, INJECT)
+# Where a key that stands in the wrong mapping belongs; a name in two of them belongs to the last.
+_HOMES = {
+    **dict.fromkeys(AGENT_CONFIG_KEYS, "`agent_config`"),
+    **{name: level.name for level in (INJECT, STEP, TRIGGER, AUTOMATION) for name in level.names},
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -78,36 +79,24 @@ def read_automation(text: str | bytes, *, path: PurePath | None = None) -> Autom
     Raises:
         AutomationError: the file breaks the contract.
     """
-    misnamed = None if path is None else slug_problem(path.stem, path)
-    problems = [] if misnamed is None else [misnamed]
-    try:
-        front_matter = read_front_matter(text, path=path)
-    except AutomationError as error:
-        raise AutomationError([*problems, *error.problems]) from error
+    opened = open_file(text, path=path)
+    front_matter = opened.front_matter
     reader = _AutomationReader(path)
     block = reader.block(front_matter.root)
     automation = reader.automation(block)
     reader.body(front_matter)
-    # A text that is damaged as such needs no second verdict on what it fails to say.
-    damaged = {(problem.line, problem.column) for problem in front_matter.problems}
-    meant = [each for each in reader.problems if (each.line, each.column) not in damaged]
-    problems += sorted(
-        [*front_matter.problems, *meant],
-        key=lambda problem: (problem.line or 0, problem.column or 0),
-    )
-    if problems:
-        raise AutomationError(problems)
+    opened.refuse(reader.problems)
     return AutomationSource(automation=automation, front_matter=front_matter, block=block)
 
 
-class _AutomationReader(FieldReader):
+class _AutomationReader(PolicyReader):
     """Reads the levels of an automation file; what it returns is whole when nothing is wrong."""
 
     def block(self, root: MapNode) -> MapNode:
         """The mapping below `automation:`, empty where there is none."""
         beside = [entry for entry in root if FILE.find(entry.name) is None]
         for each in beside:
-            self._beside(each)
+            self.unknown(each, FILE)
         nothing = MapNode(entries=(), line=root.line, column=root.column)
         entry = root.find("automation")
         if entry is None:
@@ -233,8 +222,7 @@ class _AutomationReader(FieldReader):
     def _requires(self, entry: Entry, key: Key) -> Iterator[str]:
         for item in self.texts(entry, key):
             if not item.text.strip():
-                message = "an entry of `requires` is empty"
-                self.report("value-missing", message, "name a tool or a file, or take it out", item)
+                self.blank_item(item, key, "name a tool or a file, or take it out")
             elif _OUTSIDE.match(item.text):
                 self.report(
                     "requires-outside-workspace",
@@ -264,11 +252,9 @@ class _AutomationReader(FieldReader):
     def _argv(self, entry: Entry, key: Key) -> Iterator[str]:
         for number, item in enumerate(self.texts(entry, key)):
             if number == 0 and not item.text.strip():
-                message = "the first element of `argv` is empty"
-                self.report("value-missing", message, "name the tool to run", item)
+                self.blank_item(item, key, "name the tool to run, which comes first")
             elif item.empty:
-                message = "an element of `argv` is empty"
-                self.report("value-missing", message, 'write "" for an empty argument', item)
+                self.blank_item(item, key, 'write "" for an empty argument')
             else:
                 yield item.text
 
@@ -282,37 +268,10 @@ class _AutomationReader(FieldReader):
     def unknown(self, entry: Entry, level: Level) -> None:
         """Report a key that `level` does not know, with the place where it belongs if any."""
         name = entry.name
-        home = next((other for other in _HOMES if name in other.names), None)
-        if name in RETIRED:
-            self._retired(entry)
-        elif home is None:
-            super().unknown(entry, level)
-        elif home is AUTOMATION:
-            self.report(
-                "misplaced-key",
-                f"`{name}` has no place in {level.name}: it holds for the whole automation",
-                "move it up, beside `name` and `trigger`",
-                entry.key,
-            )
-        else:
-            self.report(
-                "misplaced-key",
-                f"`{name}` has no place in {level.name}: it belongs to {home.name}",
-                f"move it into {home.name}, or take it out",
-                entry.key,
-            )
-
-    def _beside(self, entry: Entry) -> None:
-        name = entry.name
-        if name in RETIRED:
-            self._retired(entry)
-        elif name in AUTOMATION.names:
-            self.report(
-                "misplaced-key",
-                f"`{name}` stands beside `automation:`, not below it",
-                "indent it, so that it is part of `automation:`",
-                entry.key,
-            )
+        if self.retired(entry):
+            return
+        if name in _HOMES:
+            self.report("misplaced-key", *_misplaced(name, level), entry.key)
         elif name in JOB_KEYS:
             self.report(
                 "misplaced-key",
@@ -320,18 +279,40 @@ class _AutomationReader(FieldReader):
                 "move the file to `jobs/` if it is one, else take the key out",
                 entry.key,
             )
-        else:
-            meant = did_you_mean(name, (*FILE.names, *AUTOMATION.names))
+        elif level is FILE:
             self.report(
                 "unknown-key",
-                f"the front matter has no key {quoted(name)}{meant}",
+                f"{level.name} has no key {quoted(name)}"
+                f"{did_you_mean(name, (*FILE.names, *_HOMES))}",
                 "correct it, or take it out: only `automation:` stands here, all else below it",
                 entry.key,
             )
+        else:
+            super().unknown(entry, level)
 
-    def _retired(self, entry: Entry) -> None:
-        message = f"`{entry.name}` is retired: no file has it any more"
-        self.report("retired-key", message, RETIRED[entry.name], entry.key)
+
+def _misplaced(name: str, level: Level) -> tuple[str, str]:
+    """What is wrong with a key of the vocabulary that stands in `level`, and how to mend it."""
+    home = _HOMES[name]
+    if level is FILE and home == AUTOMATION.name:
+        return (
+            f"`{name}` stands beside `automation:`, not below it",
+            "indent it, so that it is part of `automation:`",
+        )
+    if level is FILE:
+        return (
+            f"`{name}` stands beside `automation:`: it belongs to {home}",
+            f"move it into {home}, below `automation:`, or take it out",
+        )
+    if home == AUTOMATION.name:
+        return (
+            f"`{name}` has no place in {level.name}: it holds for the whole automation",
+            "move it up, beside `name` and `trigger`",
+        )
+    return (
+        f"`{name}` has no place in {level.name}: it belongs to {home}",
+        f"move it into {home}, or take it out",
+    )
 
 
 def _schedule_trigger(expression: str) -> ScheduleTrigger:

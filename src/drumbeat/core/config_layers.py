@@ -18,12 +18,12 @@ from drumbeat.core.agent_config import (
 )
 from drumbeat.core.fields import FieldReader
 from drumbeat.core.frontmatter import Document, read_yaml
+from drumbeat.core.messages import did_you_mean, quoted
 from drumbeat.core.model import Automation, Json
 from drumbeat.core.nodes import Entry, MapNode
 from drumbeat.core.problem_order import in_file_order
-from drumbeat.core.secret_shapes import quoted
 from drumbeat.core.typed_values import is_null
-from drumbeat.core.vocabulary import AGENT_CONFIG_KEYS, Key, Level, did_you_mean
+from drumbeat.core.vocabulary import AGENT_CONFIG_KEYS, WRITE_AGENT_CONFIG, Key, Level
 from drumbeat.errors import AutomationError, NotFound, Problem, WorkspaceError
 
 __all__ = [
@@ -44,13 +44,13 @@ CONFIG_FILE = Level(
             name="default",
             form="agent-config",
             meaning="what every turn is given, below the automation's own block",
-            remedy="write provider, providers, mcp, skills or debug indented below it",
+            remedy=f"{WRITE_AGENT_CONFIG} indented below it",
             default="{}",
         ),
         Key(
             name="profiles",
             form="mapping",
-            meaning="by name, what a reply or a question may ask for on top of it",
+            meaning="by name, further layers for turns that somebody asks for by that name",
             remedy="write the name of a profile indented below it, and its settings below that",
             default="{}",
         ),
@@ -189,7 +189,7 @@ def read_operator_config(content: str | bytes, *, path: PurePath | None = None) 
     document = _document(
         content,
         path,
-        "write provider, providers, mcp, skills or debug as keys, or unset AMPLIFIER_AGENT_CONFIG",
+        f"{WRITE_AGENT_CONFIG} as keys, or unset AMPLIFIER_AGENT_CONFIG",
     )
     layer = read_agent_config_block(document.root, path=path)
     wrapped: dict[tuple[int | None, int | None], str] = {

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import PurePath
-from typing import Literal
 
-from drumbeat.core.model import Cause, Requirement
+from drumbeat.core.model import Cause, GuidanceDelivery, Requirement
 
 __all__ = ["render_context"]
 
@@ -33,7 +32,7 @@ def render_context(
     folded: int = 0,
     late: timedelta = timedelta(),
     requirements: Sequence[Requirement] = (),
-    guidance_delivery: Literal["reference", "inline"] = "reference",
+    guidance_delivery: GuidanceDelivery = "reference",
     systems: PurePath | None = None,
     worlds: PurePath | None = None,
 ) -> str:

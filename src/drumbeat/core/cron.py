@@ -8,6 +8,7 @@ days and times is not asked of croniter at all: `drumbeat.core.slots` holds the 
 import calendar
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import lru_cache
 
 import attrs
@@ -16,7 +17,17 @@ from croniter import CroniterError, croniter
 from drumbeat.core.model import Cron
 from drumbeat.errors import Problem, ScheduleError
 
-__all__ = ["CronFields", "cron_fields", "parse_cron", "wide_steps"]
+__all__ = [
+    "LONGEST_INTERVAL",
+    "CronFields",
+    "cron_fields",
+    "parse_cron",
+    "schedule_error",
+    "wide_steps",
+]
+
+LONGEST_INTERVAL = timedelta(days=366)
+"""The longest distance that the grammar of schedules has a form for."""
 
 LAST = 0
 """Stands for "the last one of the month" where 1 to 5 count from its start."""
@@ -48,8 +59,14 @@ class _Field:
     name: str
     low: int
     high: int
+    step: str
     names: tuple[str, ...] = ()
     first: int = 0
+
+    @property
+    def top(self) -> int:
+        """The greatest value that is not another name of the least one: Sunday is 0 and 7."""
+        return 6 if self.names is WEEKDAYS else self.high
 
     def number(self, word: str) -> int | None:
         """The value that a number or a name stands for, or None."""
@@ -59,11 +76,11 @@ class _Field:
 
 
 _FIELDS = (
-    _Field(name="minute", low=0, high=59),
-    _Field(name="hour", low=0, high=23),
-    _Field(name="day-of-month", low=1, high=31),
-    _Field(name="month", low=1, high=12, names=MONTHS, first=1),
-    _Field(name="day-of-week", low=0, high=7, names=WEEKDAYS),
+    _Field(name="minute", low=0, high=59, step="*/15"),
+    _Field(name="hour", low=0, high=23, step="*/6"),
+    _Field(name="day-of-month", low=1, high=31, step="*/10"),
+    _Field(name="month", low=1, high=12, step="*/3", names=MONTHS, first=1),
+    _Field(name="day-of-week", low=0, high=7, step="1-5/2", names=WEEKDAYS),
 )
 _MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY = _FIELDS
 
@@ -135,7 +152,8 @@ def parse_cron(text: str) -> Cron:
 
     Raises:
         ScheduleError: it is none, or its date never comes; `problem.column` is the 1-based column
-            in `text` at which the field in question begins.
+            in `text` at which the field in question begins. The remedy may be another form of
+            schedule, which automation files alone have.
     """
     cron_fields(text)
     return Cron(expression=" ".join(text.split()))
@@ -154,6 +172,8 @@ def cron_fields(expression: str) -> CronFields:
 def wide_steps(expression: str) -> list[tuple[str, int, int]]:
     """Steps over a whole field that do not divide it: (field name, step, column of the field).
 
+    A range from end to end, such as `0-59/7`, is the whole field too.
+
     Args:
         expression: one that `parse_cron` accepts.
     """
@@ -164,7 +184,7 @@ def wide_steps(expression: str) -> list[tuple[str, int, int]]:
     ):
         for term in match.group().split(","):
             parts = _TERM.fullmatch(term)
-            if parts is None or parts["high"]:
+            if parts is None or not _is_whole(field, parts):
                 continue
             step = int(parts["every"] or parts["step"] or 1)
             if step > 1 and (cycle is None or cycle % step):
@@ -172,10 +192,19 @@ def wide_steps(expression: str) -> list[tuple[str, int, int]]:
     return found
 
 
+def _is_whole(field: _Field, term: re.Match[str]) -> bool:
+    """Whether a term goes on to the end of its field, or around it."""
+    low, high = field.number(term["low"] or ""), field.number(term["high"] or "")
+    if low is None or high is None:
+        return True
+    sunday = field is _WEEKDAY and high == field.low
+    return (field.high if sunday else high) - low >= field.top - field.low
+
+
 def _read(text: str) -> CronFields:
     stray = next((at for at, char in enumerate(text) if not char.isascii()), None)
     if stray is not None:
-        raise _error(
+        raise schedule_error(
             "cron-not-ascii",
             f"{text[stray]!r} (U+{ord(text[stray]):04X}) is no character of a cron expression",
             "write it with plain digits, letters and spaces",
@@ -184,7 +213,7 @@ def _read(text: str) -> CronFields:
     words = list(re.finditer(r"\S+", text))
     if words and words[0].group().startswith("@"):
         macro = words[0].group().lower()
-        raise _error(
+        raise schedule_error(
             "cron-macro",
             f"{macro!r} is no five-field expression",
             f"write `{_MACROS[macro]}`" if macro in _MACROS else f"write {_LAYOUT}",
@@ -193,7 +222,7 @@ def _read(text: str) -> CronFields:
     if len(words) != len(_FIELDS) or len(text) > _LONGEST:
         extra = words[len(_FIELDS)] if len(words) > len(_FIELDS) else None
         hint = "; seconds and years are not known" if len(words) in (6, 7) else ""
-        raise _error(
+        raise schedule_error(
             "cron-field-count",
             f"a cron expression has exactly five fields, this has {len(words)}"
             if len(words) != len(_FIELDS)
@@ -210,7 +239,7 @@ def _read(text: str) -> CronFields:
     try:
         expanded, nth = croniter.expand(" ".join(plain))
     except CroniterError as error:
-        raise _error(
+        raise schedule_error(
             "cron-mixed-weekdays",
             f"{raw[-1]!r} mixes plain weekdays with `#` or `L`",
             "use one kind in the day-of-week field, or two files",
@@ -239,7 +268,7 @@ def _read(text: str) -> CronFields:
         elapsed=any(mark in word for word in raw[:2] for mark in "*/"),
     )
     if not fields.comes:
-        raise _error(
+        raise schedule_error(
             "cron-never",
             f"no date ever matches day-of-month `{raw[2]}`, month `{raw[3]}`, "
             f"day-of-week `{raw[4]}`",
@@ -271,7 +300,7 @@ def _nth(match: re.Match[str], term: str, column: int) -> str:
     if match["nth"] is None:
         return f"l{weekday}"
     if match["nth"] not in {"1", "2", "3", "4", "5"}:
-        raise _error(
+        raise schedule_error(
             "cron-out-of-range",
             f"`{term}`: a month has no weekday number {match['nth']}",
             f"count from 1 to 5, or write `L{weekday}` for the last one",
@@ -284,32 +313,33 @@ def _values(field: _Field, term: str, column: int) -> list[int] | None:
     """The numbers of one term, or None for all of them."""
     match = _TERM.fullmatch(term)
     if match is None:
-        raise _error(
+        raise schedule_error(
             "cron-syntax",
             f"`{term}` cannot be read in the {field.name} field"
             if term
             else f"the {field.name} field has an empty place in its list",
-            f"write `*`, a number, a list `1,2`, a range `1-5` or a step `*/15`{_specials(field)}",
+            f"write `*`, a number, a list `1,2`, a range `1-5` or a step `{field.step}`"
+            f"{_specials(field)}",
             column,
         )
-    top = 6 if field is _WEEKDAY else field.high
     if match["star"]:
-        step = _step(field, match["every"], field.low, top, column)
-        return None if step == 1 else list(range(field.low, top + 1, step))
+        step = _step(field, match["every"], field.low, field.top, column)
+        return None if step == 1 else list(range(field.low, field.top + 1, step))
     low = _number(field, match["low"], term, column)
     if match["high"] is None:
         if match["step"] is None:
             return [low % 7 if field is _WEEKDAY else low]
         low = low % 7 if field is _WEEKDAY else low
-        return list(range(low, top + 1, _step(field, match["step"], low, top, column)))
+        step = _step(field, match["step"], low, field.top, column)
+        return list(range(low, field.top + 1, step))
     high = _number(field, match["high"], term, column)
     if field is _WEEKDAY and high == 0 and low > 0:
         high = 7  # as the end of a range, Sunday is the seventh day
     if low > high:
-        raise _error(
+        raise schedule_error(
             "cron-wraps",
             f"the range `{term}` runs backwards",
-            f"write `{_span(low, top)},{_span(field.low, high)}`",
+            f"write `{_unwrapped(field, low, high, match['step'])}`",
             column,
         )
     step = _step(field, match["step"], low, high, column)
@@ -317,21 +347,31 @@ def _values(field: _Field, term: str, column: int) -> list[int] | None:
     return [value % 7 for value in values] if field is _WEEKDAY else list(values)
 
 
-def _span(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low}-{high}"
+def _unwrapped(field: _Field, low: int, high: int, step: str | None) -> str:
+    """The values of a range that runs past the end of its field, as the field can say them."""
+    if field is _WEEKDAY and low > field.top:
+        low = field.low
+        parts = [(low, high)]
+    else:
+        parts = [(low, field.top), (field.low, high)]
+    every = int(step or 1)
+    if every > 1:
+        values = [value for first, last in parts for value in range(first, last + 1)]
+        return ",".join(map(str, values[::every]))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
 def _number(field: _Field, word: str, term: str, column: int) -> int:
     value = field.number(word)
     if value is None:
-        raise _error(
+        raise schedule_error(
             "cron-syntax",
             f"`{term}` cannot be read in the {field.name} field",
             f"use numbers from {field.low} to {field.high}{_specials(field)}",
             column,
         )
     if not field.low <= value <= field.high:
-        raise _error(
+        raise schedule_error(
             "cron-out-of-range",
             f"{value} is outside the {field.name} field",
             f"use {field.low} to {field.high}",
@@ -353,9 +393,11 @@ def _step(field: _Field, word: str | None, low: int, high: int, column: int) -> 
         return 1
     step = int(word) if len(word) <= 6 else 10**6
     if step == 0:
-        raise _error("cron-step", "a step of 0 never moves on", "use a step of 1 or more", column)
+        raise schedule_error(
+            "cron-step", "a step of 0 never moves on", "use a step of 1 or more", column
+        )
     if step > 1 and step > high - low:
-        raise _error(
+        raise schedule_error(
             "cron-step",
             f"the step {word} is larger than the range {low} to {high} of the {field.name} field",
             _instead_of_step(field, step, low),
@@ -365,16 +407,17 @@ def _step(field: _Field, word: str | None, low: int, high: int, column: int) -> 
 
 
 def _instead_of_step(field: _Field, step: int, low: int) -> str:
-    if field is _MINUTE and step > field.high:
+    if field is _MINUTE and field.high < step <= LONGEST_INTERVAL // timedelta(minutes=1):
         hours, rest = divmod(step, 60)
         other = ""
         if not rest and hours < 24:
             other = f", or `0 {f'*/{hours}' if hours > 1 else '*'} * * *`"
-        return f"write `every {step} minutes` in an automation file{other}"
-    if field is _HOUR and step > field.high:
-        return f"write `every {step} hours` in an automation file, or one hour such as `{low}`"
+        return f"write `every {step} minutes`{other}"
+    if field is _HOUR and field.high < step <= LONGEST_INTERVAL // timedelta(hours=1):
+        return f"write `every {step} hours`, or one hour such as `{low}`"
     return f"write `{low}` alone, or a smaller step"
 
 
-def _error(code: str, message: str, remedy: str, column: int) -> ScheduleError:
+def schedule_error(code: str, message: str, remedy: str, column: int) -> ScheduleError:
+    """Make the error of an expression; `column` counts within it, from 1."""
     return ScheduleError(Problem(code=code, message=message, remedy=remedy, column=column))

@@ -5,16 +5,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import TypeVar
 
-from drumbeat.core.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
-from drumbeat.core.secret_shapes import quoted
-from drumbeat.core.vocabulary import JOB, JOB_KEYS, Key, Level, did_you_mean, listed
+from drumbeat.core.messages import did_you_mean, listed, quoted, shown
+from drumbeat.core.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe, problem_at
+from drumbeat.core.vocabulary import Key, Level
 from drumbeat.errors import Problem
 
 __all__ = ["FieldReader"]
 
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
-_NUMBER = re.compile(r"[1-9]\d{0,8}", re.ASCII)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
+_LONGEST_NUMBER = 10
 
 T = TypeVar("T")
 
@@ -48,14 +49,6 @@ class FieldReader:
 
     def unknown(self, entry: Entry, level: Level) -> None:
         """Report a key that `level` does not know."""
-        if level is not JOB and entry.name in JOB_KEYS:
-            self.report(
-                "misplaced-key",
-                f"`{entry.name}` is a key of job files, and this is read as an automation file",
-                "move the file to `jobs/` if it is one, else take the key out",
-                entry.key,
-            )
-            return
         self.report(
             "unknown-key",
             f"{level.name} has no key {quoted(entry.name)}{did_you_mean(entry.name, level.names)}",
@@ -116,36 +109,36 @@ class FieldReader:
         value = _BOOLEANS.get(text.casefold())
         if value is not None and isinstance(entry.value, ScalarNode) and entry.value.plain:
             return value
-        what = "not true or false" if value is None else "which in quotes is text"
+        what = "which in quotes is text"
+        if value is None:
+            what = f"not true or false{did_you_mean(text, _BOOLEANS)}"
         self.report(
             "not-boolean", f"`{key.name}` is {quoted(text)}, {what}", key.remedy, entry.value
         )
         return None
 
     def number(self, entry: Entry, key: Key) -> int | None:
-        """A whole number above 0, within the key's bounds."""
+        """A whole number without quotes, within the key's bounds."""
         text = self.text(entry, key)
         if text is None:
             return None
-        if _NUMBER.fullmatch(text) is None:
+        whole = _NUMBER.fullmatch(text) is not None
+        if not whole or not (isinstance(entry.value, ScalarNode) and entry.value.plain):
+            what = "which in quotes is text" if whole else "which is no whole number"
             self.report(
-                "not-a-number",
-                f"`{key.name}` is {quoted(text)}, which is no whole number above 0",
-                key.remedy,
-                entry.value,
+                "not-a-number", f"`{key.name}` is {quoted(text)}, {what}", key.remedy, entry.value
             )
             return None
-        value = int(text)
-        if key.bounds is not None and not key.bounds[0] <= value <= key.bounds[1]:
-            least, greatest = key.bounds
-            self.report(
-                "number-out-of-range",
-                f"`{key.name}` is {value:,}, which is not from {least:,} to {greatest:,}",
-                key.remedy,
-                entry.value,
-            )
-            return None
-        return value
+        least, greatest = key.bounds
+        if len(text) <= _LONGEST_NUMBER and least <= int(text) <= greatest:
+            return int(text)
+        self.report(
+            "number-out-of-range",
+            f"`{key.name}` is {shown(text)}, which is not from {least:,} to {greatest:,}",
+            key.remedy,
+            entry.value,
+        )
+        return None
 
     def mapping(self, entry: Entry, key: Key) -> MapNode | None:
         """A mapping."""
@@ -211,7 +204,7 @@ class FieldReader:
         )
 
     def blank(self, entry: Entry, key: Key) -> None:
-        """Report a value that is blank, or that a comment took the place of."""
+        """Report a value that is empty or blank, or that a comment took the place of."""
         if isinstance(entry.value, ScalarNode) and entry.value.comment_follows:
             self.report(
                 "value-is-comment",
@@ -220,17 +213,19 @@ class FieldReader:
                 entry.place,
             )
             return
-        self.report("value-missing", f"`{key.name}` is empty", key.remedy, entry.place)
+        self.report(
+            "value-missing", f"`{key.name}` is {_lacking(entry.value)}", key.remedy, entry.place
+        )
+
+    def blank_item(self, item: ScalarNode, key: Key, remedy: str) -> None:
+        """Report an element of a list that is empty or blank."""
+        self.report("value-missing", f"an entry of `{key.name}` is {_lacking(item)}", remedy, item)
 
     def report(self, code: str, message: str, remedy: str, at: Node) -> None:
         """Put down a problem, at the place of `at`."""
-        self.problems.append(
-            Problem(
-                code=code,
-                message=message,
-                remedy=remedy,
-                path=self.path,
-                line=at.line,
-                column=at.column,
-            )
-        )
+        self.problems.append(problem_at(at, code, message, remedy, path=self.path))
+
+
+def _lacking(node: Node) -> str:
+    """Whether nothing stands there, or something that cannot be seen."""
+    return "blank" if isinstance(node, ScalarNode) and node.text else "empty"

@@ -8,10 +8,10 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 import attrs
 
-from drumbeat.core.secret_shapes import quoted
-from drumbeat.errors import DrumbeatError, Problem
+from drumbeat.core.messages import quoted, shown
+from drumbeat.errors import InvalidValue, Problem
 
-__all__ = ["Comparison", "Filter", "FilterError", "format_filter", "parse_filter", "read_payload"]
+__all__ = ["Comparison", "Filter", "parse_filter", "read_payload"]
 
 Operator: TypeAlias = Literal["==", "!=", "~="]
 
@@ -23,10 +23,6 @@ _KEY = re.compile(r"[^\s.=!~<>&|()\[\]\"']+")
 _INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 _FORMS = "`path==value`, `path!=value` or `path~=value`, joined by ` && ` and ` || `"
 _QUOTES = ('"', "'")
-
-
-class FilterError(DrumbeatError, ValueError):
-    """A filter is malformed; `problem.column` counts within the expression."""
 
 
 class _Number(str):
@@ -85,7 +81,7 @@ def parse_filter(text: str) -> Filter:
         text: the expression.
 
     Raises:
-        FilterError: it is malformed (code `filter-syntax`).
+        InvalidValue: it is malformed (code `filter-syntax`); `problem.column` counts within it.
     """
     alternatives: list[tuple[Comparison, ...]] = []
     every: list[Comparison] = []
@@ -98,14 +94,6 @@ def parse_filter(text: str) -> Filter:
             every = []
         start = end if joint is None else joint.end()
     return Filter(alternatives=tuple(alternatives))
-
-
-def format_filter(expression: Filter) -> str:
-    """Write a filter so that `parse_filter` reads it back as an equal value."""
-    return " || ".join(
-        " && ".join(f"{'.'.join(each.path)}{each.operator}{each.value}" for each in every)
-        for every in expression.alternatives
-    )
 
 
 def read_payload(body: bytes) -> Any:
@@ -167,7 +155,7 @@ def _comparison(text: str, start: int, end: int) -> Comparison:
     if len(value) > 1 and value[0] == value[-1] and value[0] in _QUOTES:
         _refuse(
             "quotes are part of the text that is compared, so this hardly ever matches",
-            f"write {quoted(value[1:-1])[1:-1]} without quotes",
+            f"write {shown(value[1:-1])} without quotes",
             at,
         )
     return Comparison(path=path, operator=_OPERATORS[operator[0]], value=value)
@@ -208,7 +196,7 @@ def _refuse_operator(part: str, begin: int, near: re.Match[str] | None) -> NoRet
 
 
 def _refuse(message: str, remedy: str, index: int) -> NoReturn:
-    raise FilterError(
+    raise InvalidValue(
         Problem(code="filter-syntax", message=message, remedy=remedy, column=index + 1)
     )
 

@@ -8,7 +8,7 @@ from drumbeat.core.secret_shapes import find_secrets, hide_secrets
 from drumbeat.core.value_places import column_in_value
 from drumbeat.errors import Finding, Problem
 
-__all__ = ["LONGEST_PROMPT", "finding", "placed", "secret_findings"]
+__all__ = ["LONGEST_PROMPT", "finding", "long_prompt_findings", "placed", "secret_findings"]
 
 LONGEST_PROMPT = 4_000
 """Characters of a prompt above which it hardly is one concern (spec, section 3.3)."""
@@ -55,13 +55,25 @@ def placed(
     )
 
 
+def long_prompt_findings(prompt: str, *, remedy: str, line: int, column: int) -> Iterator[Finding]:
+    """A prompt that hardly is one concern, and what to make of it."""
+    if len(prompt) > LONGEST_PROMPT:
+        yield Finding(
+            code="prompt-too-long",
+            message=f"the prompt has {len(prompt):,} characters, more than {LONGEST_PROMPT:,}",
+            remedy=remedy,
+            line=line,
+            column=column,
+        )
+
+
 def secret_findings(text: str) -> Iterator[Finding]:
     """What looks like a secret, anywhere in the file; it is never shown."""
     for found in find_secrets(text):
         yield Finding(
             code="secret-in-file",
             message=f"this looks like {found.what}",
-            remedy="take it out and renew it; secrets belong into the environment of the engine",
+            remedy="take it out and renew it; secrets belong in the environment of the engine",
             severity="error",
             line=text.count("\n", 0, found.start) + 1,
             column=found.start - text.rfind("\n", 0, found.start),

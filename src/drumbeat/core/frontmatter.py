@@ -22,8 +22,8 @@ from strictyaml.ruamel.nodes import Node as ParserNode
 from strictyaml.ruamel.nodes import ScalarNode as ParserScalar
 
 from drumbeat.core.file_text import Places, decode, file_refusal
-from drumbeat.core.nodes import Entry, ListNode, MapNode, Node, ScalarNode
-from drumbeat.core.secret_shapes import quoted
+from drumbeat.core.messages import on_lines, quoted
+from drumbeat.core.nodes import Entry, ListNode, MapNode, Node, ScalarNode, problem_at
 from drumbeat.core.yaml_traps import Trap, indicator_trap, plain_trap, syntax_trap
 from drumbeat.errors import AutomationError, Problem
 
@@ -213,7 +213,7 @@ def _too_complex(index: int) -> Trap:
     return Trap(
         code="yaml-too-complex",
         message=f"more than {MAX_DEPTH} levels or {MAX_NODES:,} keys and values",
-        remedy="make it smaller: lists and mappings this large belong into a file of their own",
+        remedy="make it smaller: lists and mappings this large belong in a file of their own",
         index=index,
     )
 
@@ -222,11 +222,11 @@ def _parse(
     text: str, *, first_line: int, path: PurePath | None, may_be_empty: bool = False
 ) -> Document:
     control = _CONTROL.search(text)
-    if control is not None:
-        places = Places(text, first_line)
-        raise AutomationError([_control_problem(control, places, path)])
-    text = text.replace("\r\n", "\n")
+    if control is None:
+        text = text.replace("\r\n", "\n")
     places = Places(text, first_line)
+    if control is not None:
+        raise AutomationError([_control_problem(control, places, path)])
     try:
         node = _compose(text)
     except _Stop as stop:
@@ -332,8 +332,8 @@ class _NodeReader:
             if first is not None:
                 self._report(
                     "duplicate-key",
-                    f"the key {quoted(key.text)} stands twice: on line {first.key.line} "
-                    f"and on line {key.line}",
+                    f"the key {quoted(key.text)} stands twice: "
+                    f"{on_lines(first.key.line, key.line)}",
                     "keep one of them",
                     key,
                 )
@@ -410,13 +410,4 @@ class _NodeReader:
         return rest.lstrip(" ").startswith("#")
 
     def _report(self, code: str, message: str, remedy: str, at: ScalarNode) -> None:
-        self.problems.append(
-            Problem(
-                code=code,
-                message=message,
-                remedy=remedy,
-                path=self._path,
-                line=at.line,
-                column=at.column,
-            )
-        )
+        self.problems.append(problem_at(at, code, message, remedy, path=self._path))

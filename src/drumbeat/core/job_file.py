@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 
 from drumbeat.core.cron import parse_cron
-from drumbeat.core.fields import FieldReader
 from drumbeat.core.filters import parse_filter
-from drumbeat.core.frontmatter import FrontMatter, read_front_matter
+from drumbeat.core.frontmatter import FrontMatter
+from drumbeat.core.messages import did_you_mean, quoted, shown
 from drumbeat.core.model import (
     Automation,
     Cron,
@@ -23,21 +23,23 @@ from drumbeat.core.model import (
     WebhookTrigger,
 )
 from drumbeat.core.nodes import Entry, ListNode, Node, ScalarNode
+from drumbeat.core.policy_file import PolicyReader, open_file
 from drumbeat.core.repo_address import repo_problem
 from drumbeat.core.rotation import steps_fingerprint
 from drumbeat.core.schedule import parse_schedule
-from drumbeat.core.secret_shapes import hide_secrets, quoted
+from drumbeat.core.secret_shapes import hide_secrets
 from drumbeat.core.signatures import parse_auth
 from drumbeat.core.slug import slug_problem
 from drumbeat.core.value_places import column_in_value
-from drumbeat.core.vocabulary import JOB, JOB_INSTEAD, RETIRED, Key, Level, closest
-from drumbeat.errors import AutomationError, DrumbeatError, Problem, ScheduleError
+from drumbeat.core.vocabulary import JOB, JOB_INSTEAD, Key, Level
+from drumbeat.errors import DrumbeatError, Problem, ScheduleError
 
 __all__ = ["AllowedSender", "JobSource", "allowed_senders", "read_job", "validate_job_content"]
 
-STEP_ID = "prompt"
+JOB_STEP = "prompt"
 """What a job's one step is called in records (spec, section 3.2)."""
 
+_INTERVAL = re.compile(r"`every [^`]*`")
 _SYSTEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ADDRESS = re.compile(r"[^\s@,;:<>()\"]+@[^\s@,;:<>()\"]+")
 # What means nothing without the key behind it.
@@ -94,23 +96,11 @@ def read_job(
     Raises:
         AutomationError: the file breaks the contract.
     """
-    misnamed = None if path is None else slug_problem(path.stem, path)
-    problems = [] if misnamed is None else [misnamed]
-    try:
-        front_matter = read_front_matter(text, path=path, may_be_empty=True)
-    except AutomationError as error:
-        raise AutomationError([*problems, *error.problems]) from error
+    opened = open_file(text, path=path, may_be_empty=True)
+    front_matter = opened.front_matter
     reader = _JobReader(front_matter, path, systems)
     job = reader.job()
-    # A text that is damaged as such needs no second verdict on what it fails to say.
-    damaged = {(problem.line, problem.column) for problem in front_matter.problems}
-    meant = [each for each in reader.problems if (each.line, each.column) not in damaged]
-    problems += sorted(
-        [*front_matter.problems, *meant],
-        key=lambda problem: (problem.line or 0, problem.column or 0),
-    )
-    if problems:
-        raise AutomationError(problems)
+    opened.refuse(reader.problems)
     return JobSource(automation=job, front_matter=front_matter)
 
 
@@ -136,7 +126,7 @@ def allowed_senders(front_matter: FrontMatter) -> Iterator[AllowedSender]:
                 yield AllowedSender(entry=item.text.strip(), line=item.line, column=item.column)
 
 
-class _JobReader(FieldReader):
+class _JobReader(PolicyReader):
     """Reads a job file; what it returns is whole when nothing is wrong."""
 
     def __init__(
@@ -152,7 +142,7 @@ class _JobReader(FieldReader):
         self.names(self._root, JOB)
         self._companions()
         prompt = self._prompt()
-        steps = (Step(id=STEP_ID, prompt=prompt),)
+        steps = (Step(id=JOB_STEP, prompt=prompt),)
         seconds = self._value("timeoutSeconds", self.number)
         stem = "" if self.path is None else self.path.stem
         return Automation(
@@ -223,8 +213,7 @@ class _JobReader(FieldReader):
             self.report(
                 "route-invalid",
                 f"{quoted(route)} cannot be a route",
-                "use ASCII letters, digits, '-', '_' and '.', beginning with a letter or digit, "
-                "at most 100",
+                key.remedy,
                 entry.value,
             )
         return WebhookTrigger(route=route, **parts)
@@ -266,9 +255,9 @@ class _JobReader(FieldReader):
         if not colon:
             self.report(
                 "inbox-without-system",
-                f"{quoted(text)} does not say which mail system holds it: an address polled at "
-                "the wrong one finds nothing for ever and looks healthy",
-                f"write the system and a colon before it, such as `gmail:{quoted(text)[1:-1]}`",
+                f"{quoted(text)} names no mail system; were one guessed, a wrong guess would look "
+                "like a mailbox to which nobody writes",
+                f"write the system and a colon before it, such as `gmail:{shown(text)}`",
                 entry.value,
             )
         elif not _SYSTEM.fullmatch(system) or not _ADDRESS.fullmatch(address):
@@ -279,12 +268,11 @@ class _JobReader(FieldReader):
                 entry.value,
             )
         elif self._systems is not None and system not in self._systems:
-            near = closest(system, self._systems)
             names = ", ".join(sorted(self._systems)) or "none"
             self.report(
                 "inbox-system-unknown",
                 f"there is no mail system {quoted(system)} here"
-                + ("" if near is None else f"; did you mean {near!r}?"),
+                f"{did_you_mean(system, self._systems)}",
                 f"write one of those that the host has ({names}), or let the host add it",
                 entry.value,
             )
@@ -294,7 +282,7 @@ class _JobReader(FieldReader):
         before = len(self.problems)
         for item in self.text_or_texts(entry, key):
             if not item.text.strip():
-                self.report("value-missing", f"an entry of `{key.name}` is empty", key.remedy, item)
+                self.blank_item(item, key, key.remedy)
         found = [each.entry for each in allowed_senders(self._front_matter)]
         if not found and len(self.problems) == before:
             self.report("value-missing", f"`{key.name}` lists nobody", key.remedy, entry.value)
@@ -361,14 +349,9 @@ class _JobReader(FieldReader):
 
     def unknown(self, entry: Entry, level: Level) -> None:
         """Report a key that `level` does not know, with what a job has instead of it."""
-        if entry.name in RETIRED:
-            self.report(
-                "retired-key",
-                f"`{entry.name}` is retired: no file has it any more",
-                RETIRED[entry.name],
-                entry.key,
-            )
-        elif entry.name in JOB_INSTEAD:
+        if self.retired(entry):
+            return
+        if entry.name in JOB_INSTEAD:
             self.report(
                 "misplaced-key",
                 f"`{entry.name}` is a key of automation files, and this is read as a job",
@@ -386,7 +369,7 @@ def _job_cron(text: str) -> Cron:
     except ScheduleError as error:
         instead = _cron_instead(text)
         if instead is None:
-            raise
+            instead = _INTERVAL.sub(r"\g<0> in an automation file", error.problem.remedy)
         raise ScheduleError(attrs.evolve(error.problem, remedy=instead)) from error
 
 

@@ -6,12 +6,12 @@ from typing import TypeAlias
 
 import attrs
 
-from drumbeat.core.findings import LONGEST_PROMPT, finding, placed, secret_findings
+from drumbeat.core.findings import finding, long_prompt_findings, placed
 from drumbeat.core.job_file import JobSource, allowed_senders
+from drumbeat.core.messages import quoted
 from drumbeat.core.model import Automation, Cron, ScheduleTrigger, WebhookTrigger
 from drumbeat.core.nodes import Node, ScalarNode
 from drumbeat.core.schedule_lint import schedule_findings
-from drumbeat.core.secret_shapes import quoted
 from drumbeat.core.senders import is_allow_entry
 from drumbeat.core.signatures import parse_auth
 from drumbeat.errors import Finding
@@ -22,13 +22,15 @@ _SIGN_THE_BODY = ("github", "hmac")
 
 
 @attrs.frozen(kw_only=True)
-class _Subject:
+class _Job:
+    """What a rule looks at: a job that has loaded."""
+
     source: JobSource
     zone: tzinfo | None
     now: datetime | None
 
     @property
-    def job(self) -> Automation:
+    def automation(self) -> Automation:
         return self.source.automation
 
     @property
@@ -41,7 +43,7 @@ class _Subject:
         return self.source.front_matter.root if entry is None else entry.value
 
 
-_Rule: TypeAlias = Callable[[_Subject], Iterator[Finding]]
+_Rule: TypeAlias = Callable[[_Job], Iterator[Finding]]
 
 
 def job_findings(
@@ -55,31 +57,30 @@ def job_findings(
         now: an aware instant, from which the dates that findings name are counted.
 
     Yields:
-        Findings without a path, by rule.
-
-    Raises:
-        ValueError: `now` is not aware.
+        Findings without a path, by rule; secrets in the file are not looked for.
     """
-    subject = _Subject(source=source, zone=zone, now=now)
+    job = _Job(source=source, zone=zone, now=now)
     for rule in _RULES:
-        yield from rule(subject)
+        yield from rule(job)
 
 
-def _schedule(subject: _Subject) -> Iterator[Finding]:
+def _schedule(job: _Job) -> Iterator[Finding]:
     """What a schedule holds in store."""
-    node = subject.value("cron")
-    if subject.zone is None or subject.now is None or not isinstance(node, ScalarNode):
+    node = job.value("cron")
+    if job.zone is None or job.now is None or not isinstance(node, ScalarNode):
         return
-    for trigger in subject.job.triggers:
+    for trigger in job.automation.triggers:
         if isinstance(trigger, ScheduleTrigger) and isinstance(trigger.schedule, Cron):
             within = trigger.schedule.expression
-            for found in schedule_findings(trigger.schedule, zone=subject.zone, now=subject.now):
-                yield placed(found, node, subject.text, severity=found.severity, within=within)
+            for found in schedule_findings(
+                trigger.schedule, zone=job.zone, now=job.now, kind="job"
+            ):
+                yield placed(found, node, job.text, severity=found.severity, within=within)
 
 
-def _senders(subject: _Subject) -> Iterator[Finding]:
+def _senders(job: _Job) -> Iterator[Finding]:
     """An entry of `allowFrom` that lets nobody in."""
-    for sender in allowed_senders(subject.source.front_matter):
+    for sender in allowed_senders(job.source.front_matter):
         if not is_allow_entry(sender.entry):
             yield Finding(
                 code="allow-from-no-address",
@@ -93,27 +94,19 @@ def _senders(subject: _Subject) -> Iterator[Finding]:
             )
 
 
-def _secrets(subject: _Subject) -> Iterator[Finding]:
-    """What looks like a secret, anywhere in the file."""
-    yield from secret_findings(subject.text)
-
-
-def _long_prompt(subject: _Subject) -> Iterator[Finding]:
+def _long_prompt(job: _Job) -> Iterator[Finding]:
     """A prompt that hardly is one concern."""
-    prompt = subject.job.steps[0].prompt
-    if len(prompt) > LONGEST_PROMPT:
-        yield Finding(
-            code="prompt-too-long",
-            message=f"the prompt has {len(prompt):,} characters, more than {LONGEST_PROMPT:,}",
-            remedy="make a job of each concern, and move criteria into a file that it names",
-            line=subject.source.front_matter.body_line,
-            column=1,
-        )
+    yield from long_prompt_findings(
+        job.automation.steps[0].prompt,
+        remedy="make a job of each concern, and move criteria into a file that it names",
+        line=job.source.front_matter.body_line,
+        column=1,
+    )
 
 
-def _signed_nothing(subject: _Subject) -> Iterator[Finding]:
+def _signed_nothing(job: _Job) -> Iterator[Finding]:
     """A signature over the body of a request that has none: it is the same for ever."""
-    for trigger in subject.job.triggers:
+    for trigger in job.automation.triggers:
         if isinstance(trigger, WebhookTrigger) and trigger.method == "get":
             scheme = parse_auth(trigger.auth).scheme
             if scheme in _SIGN_THE_BODY:
@@ -122,8 +115,8 @@ def _signed_nothing(subject: _Subject) -> Iterator[Finding]:
                     f"`{scheme}` signs the body, and with `method: get` there is none: the "
                     "signature is the same for ever, so whoever has seen one can start runs",
                     "use `auth: bearer`, or a sender that can post",
-                    subject.value("auth"),
+                    job.value("auth"),
                 )
 
 
-_RULES: tuple[_Rule, ...] = (_schedule, _senders, _secrets, _long_prompt, _signed_nothing)
+_RULES: tuple[_Rule, ...] = (_schedule, _senders, _long_prompt, _signed_nothing)

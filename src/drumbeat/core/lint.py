@@ -1,7 +1,6 @@
 """What the author of a file that loads would want to know about it."""
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, tzinfo
 from pathlib import PurePath
 from typing import TypeAlias
@@ -9,34 +8,27 @@ from typing import TypeAlias
 import attrs
 
 from drumbeat.core.automation_file import AutomationSource, read_automation
-from drumbeat.core.findings import LONGEST_PROMPT, finding, placed, secret_findings
+from drumbeat.core.findings import finding, long_prompt_findings, placed, secret_findings
+from drumbeat.core.guidance import asks_to_prune, guidance_files, writes_guidance
 from drumbeat.core.job_file import read_job
 from drumbeat.core.job_lint import job_findings
-from drumbeat.core.model import Automation, Cron, Kind
+from drumbeat.core.messages import on_lines, quoted
+from drumbeat.core.model import Automation, Cron, Kind, Notify
 from drumbeat.core.nodes import ListNode, MapNode, Node, ScalarNode
+from drumbeat.core.notify import NOTHING_TO_REPORT, URGENT_MARKER
+from drumbeat.core.problem_order import in_file_order
 from drumbeat.core.schedule import parse_schedule
 from drumbeat.core.schedule_lint import schedule_findings
-from drumbeat.core.secret_shapes import quoted
 from drumbeat.errors import Finding, ScheduleError
 
-__all__ = ["LONGEST_PROMPT", "lint_automation"]
+__all__ = ["lint_automation"]
 
-_SENTINELS = {"auto": "NOTHING_TO_REPORT", "urgent-only": "URGENT:"}
-_GUIDANCE = re.compile(r"(?<![\w./-])(?:\./)?(guidance/[\w./-]*\w)")
-_UPDATES = re.compile(
-    r"\b(?:updat|append|add|extend|record|writ|edit|revis|improv|maintain|sav|not(?:e|ing)\b|put)",
-    re.IGNORECASE,
-)
-_PRUNES = re.compile(
-    r"\b(?:prun|consolidat|condens|trim|shorten|compact|distil|dedup|merg|delet|remov|tidy|drop)"
-    r"|\b(?:keep|stay)\w*\b.{0,40}\b(?:short|small|brief|bounded)",
-    re.IGNORECASE,
-)
+_SENTINELS: Mapping[Notify, str] = {"auto": NOTHING_TO_REPORT, "urgent-only": URGENT_MARKER}
 
 
 @attrs.frozen(kw_only=True)
-class _Subject:
-    """What a rule looks at. Every accessor finds its node, because the file has loaded."""
+class _File:
+    """What a rule looks at: an automation file that has loaded, so that its nodes are there."""
 
     source: AutomationSource
     zone: tzinfo | None
@@ -66,7 +58,7 @@ class _Subject:
             yield step.prompt, item if entry is None else entry.value
 
 
-_Rule: TypeAlias = Callable[[_Subject], Iterator[Finding]]
+_Rule: TypeAlias = Callable[[_File], Iterator[Finding]]
 
 
 def lint_automation(
@@ -93,34 +85,39 @@ def lint_automation(
 
     Raises:
         AutomationError: the file does not load.
-        ValueError: `kind` is neither of the two, or `now` is not aware.
+        ValueError: `kind` is neither of the two, or `now` is not aware, with or without a `zone`.
     """
     if kind not in (None, "automation", "job"):
         msg = f"there are no rules for files of the kind {kind!r}"
         raise ValueError(msg)
     if kind is None:
         kind = "job" if path is not None and path.parent.name == "jobs" else "automation"
+    if now is not None and now.utcoffset() is None:
+        msg = f"now must be an aware datetime, not {now!r}: give it a tzinfo, such as UTC"
+        raise ValueError(msg)
     if kind == "job":
-        findings = list(job_findings(read_job(text, path=path), zone=zone, now=now))
+        job = read_job(text, path=path)
+        front_matter = job.front_matter
+        findings = list(job_findings(job, zone=zone, now=now))
     else:
-        subject = _Subject(source=read_automation(text, path=path), zone=zone, now=now)
-        findings = [found for rule in _RULES for found in rule(subject)]
-    return sorted(
-        (attrs.evolve(found, path=path) for found in findings),
-        key=lambda found: (found.line or 0, found.column or 0),
-    )
+        source = read_automation(text, path=path)
+        front_matter = source.front_matter
+        file = _File(source=source, zone=zone, now=now)
+        findings = [found for rule in _RULES for found in rule(file)]
+    findings += secret_findings(front_matter.text)
+    return in_file_order((), (attrs.evolve(found, path=path) for found in findings))
 
 
 # ---- rules
 
 
-def _schedule(subject: _Subject) -> Iterator[Finding]:
+def _schedule(file: _File) -> Iterator[Finding]:
     """An expression that cannot be read or does nothing, and what a schedule holds in store."""
-    node = subject.node("trigger", "expression")
+    node = file.node("trigger", "expression")
     if not isinstance(node, ScalarNode):
         return
-    text = subject.source.front_matter.text
-    if not subject.automation.triggers:
+    text = file.source.front_matter.text
+    if not file.automation.triggers:
         yield finding(
             "expression-without-schedule",
             "this expression does nothing: only `type: schedule` has one",
@@ -134,40 +131,35 @@ def _schedule(subject: _Subject) -> Iterator[Finding]:
     except ScheduleError as error:
         yield placed(error.problem, node, text, severity="error")
         return
-    if subject.zone is not None and subject.now is not None:
+    if file.zone is not None and file.now is not None:
         within = schedule.expression if isinstance(schedule, Cron) else node.text
-        for found in schedule_findings(schedule, zone=subject.zone, now=subject.now):
+        for found in schedule_findings(schedule, zone=file.zone, now=file.now):
             yield placed(found, node, text, severity=found.severity, within=within)
 
 
-def _secrets(subject: _Subject) -> Iterator[Finding]:
-    """What looks like a secret, anywhere in the file."""
-    yield from secret_findings(subject.source.front_matter.text)
-
-
-def _sentinel(subject: _Subject) -> Iterator[Finding]:
+def _sentinel(file: _File) -> Iterator[Finding]:
     """A policy that waits for a word which no step names."""
-    sentinel = _SENTINELS.get(subject.automation.notify)
-    if sentinel is None or any(sentinel in prompt for prompt, _ in subject.prompts()):
+    sentinel = _SENTINELS.get(file.automation.notify)
+    if sentinel is None or any(sentinel in prompt for prompt, _ in file.prompts()):
         return
     example = (
-        f"reply with exactly {sentinel} if nothing is worth saying, and a quiet run is a success"
-        if subject.automation.notify == "auto"
+        f"reply with exactly {sentinel} if nothing is worth saying, which is a good answer too"
+        if file.automation.notify == "auto"
         else f"begin a line with `{sentinel} <reason>` if it cannot wait, and most runs need none"
     )
     yield finding(
         "sentinel-not-named",
-        f"`notify: {subject.automation.notify}` goes by {sentinel}, and no step names it",
+        f"`notify: {file.automation.notify}` goes by {sentinel}, and no step names it",
         f"say in the step that decides: {example}",
-        subject.node("notify") or subject.source.block,
+        file.node("notify") or file.source.block,
     )
 
 
-def _guidance_not_required(subject: _Subject) -> Iterator[Finding]:
+def _guidance_not_required(file: _File) -> Iterator[Finding]:
     """A guidance file that a step speaks of and no run is sure to have."""
-    known = {entry.removeprefix("./") for entry in subject.automation.requires}
-    for prompt, node in subject.prompts():
-        for name in dict.fromkeys(_GUIDANCE.findall(prompt)):
+    known = {entry.removeprefix("./") for entry in file.automation.requires}
+    for prompt, node in file.prompts():
+        for name in dict.fromkeys(guidance_files(prompt)):
             if name not in known:
                 known.add(name)
                 yield finding(
@@ -179,30 +171,29 @@ def _guidance_not_required(subject: _Subject) -> Iterator[Finding]:
                 )
 
 
-def _guidance_not_pruned(subject: _Subject) -> Iterator[Finding]:
+def _guidance_not_pruned(file: _File) -> Iterator[Finding]:
     """A last step that lets a guidance file grow without end."""
-    *_, (prompt, node) = subject.prompts()
-    if _GUIDANCE.search(prompt) and _UPDATES.search(prompt) and not _PRUNES.search(prompt):
+    *_, (prompt, node) = file.prompts()
+    if writes_guidance(prompt) and not asks_to_prune(prompt):
         yield finding(
             "guidance-not-pruned",
-            "the last step adds to a guidance file and never asks to prune it: it grows until "
-            "it fills the agent's context",
-            "ask it to prune or consolidate too, rather than only to append",
+            "the last step writes to a guidance file and nowhere says that it shall stay short: "
+            "each run leaves more for the next one to read, until little else fits",
+            "say in the same step that what no longer helps is to be removed or merged",
             node,
         )
 
 
-def _duplicate_requires(subject: _Subject) -> Iterator[Finding]:
+def _duplicate_requires(file: _File) -> Iterator[Finding]:
     """One requirement that stands twice."""
     seen: dict[str, int] = {}
-    entries = zip(subject.automation.requires, subject.items("requires"), strict=True)
+    entries = zip(file.automation.requires, file.items("requires"), strict=True)
     for entry, node in entries:
         name = entry.removeprefix("./")
         if name in seen:
             yield finding(
                 "requires-duplicate",
-                f"{quoted(entry)} stands in `requires` twice: on line {seen[name]} and on line "
-                f"{node.line}",
+                f"{quoted(entry)} stands in `requires` twice: {on_lines(seen[name], node.line)}",
                 "keep one of them",
                 node,
             )
@@ -210,21 +201,19 @@ def _duplicate_requires(subject: _Subject) -> Iterator[Finding]:
             seen[name] = node.line
 
 
-def _long_prompts(subject: _Subject) -> Iterator[Finding]:
+def _long_prompts(file: _File) -> Iterator[Finding]:
     """A step that hardly is one concern."""
-    for prompt, node in subject.prompts():
-        if len(prompt) > LONGEST_PROMPT:
-            yield finding(
-                "prompt-too-long",
-                f"the prompt has {len(prompt):,} characters, more than {LONGEST_PROMPT:,}",
-                "make a step of each concern, and move criteria into a guidance file",
-                node,
-            )
+    for prompt, node in file.prompts():
+        yield from long_prompt_findings(
+            prompt,
+            remedy="make a step of each concern, and move criteria into a guidance file",
+            line=node.line,
+            column=node.column,
+        )
 
 
 _RULES: tuple[_Rule, ...] = (
     _schedule,
-    _secrets,
     _sentinel,
     _guidance_not_required,
     _guidance_not_pruned,

@@ -22,6 +22,8 @@ Env: TypeAlias = Mapping[str, str]
 Kind: TypeAlias = Literal["automation", "job"]
 Notify: TypeAlias = Literal["always", "auto", "urgent-only", "never"]
 Lifecycle: TypeAlias = Literal["continuous", "fresh", "daily"]
+GuidanceDelivery: TypeAlias = Literal["reference", "inline"]
+RouteMethod: TypeAlias = Literal["post", "get"]
 Cause: TypeAlias = Literal["schedule", "webhook", "inbox", "follow-up", "manual"]
 FireVerdict: TypeAlias = Literal["ran", "folded", "missed", "skipped"]
 RunState: TypeAlias = Literal[
@@ -59,7 +61,7 @@ Gate: TypeAlias = Literal[
 
 @attrs.frozen(kw_only=True)
 class Interval:
-    """`every N minutes`: elapsed time after the last run's finish, never a wall-clock grid."""
+    """`every N minutes`: a slot lies `every` after the last run ended, whatever the time of day."""
 
     every: timedelta
 
@@ -83,7 +85,7 @@ Schedule: TypeAlias = Interval | DailyAt | Cron
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """One agent turn: judgment (`prompt`) plus identity (`id`), nothing operational."""
+    """One turn that the author wrote: what is asked (`prompt`), and how records call it (`id`)."""
 
     id: str
     prompt: str
@@ -92,7 +94,7 @@ class Step:
 
 @attrs.frozen(kw_only=True)
 class InjectSpec:
-    """A tool whose standard output becomes a turn before the first step."""
+    """A tool that runs ahead of the steps; what it prints is read by the agent as a turn."""
 
     argv: tuple[str, ...]
     label: str
@@ -113,7 +115,7 @@ class WebhookTrigger:
     route: str
     auth: str = "bearer"
     filter: str | None = None
-    method: Literal["post", "get"] = "post"
+    method: RouteMethod = "post"
 
 
 @attrs.frozen(kw_only=True)
@@ -132,9 +134,9 @@ Trigger: TypeAlias = ScheduleTrigger | WebhookTrigger | InboxTrigger
 class Automation:
     """One file, read and found to keep the contract.
 
-    `slug` is the filename stem, or "" when the text was validated without a path. `manual` and the
-    reserved `event` type leave `triggers` empty. `fingerprint` covers the ordered step prompts
-    only, so a change to anything else never abandons a conversation.
+    `slug` is the filename stem, or "" when the text was validated without a path. `triggers` is
+    empty for `manual` and `event`. `fingerprint` is `steps_fingerprint(steps)`: a conversation
+    goes on for as long as it stays the same.
     """
 
     slug: str
@@ -147,7 +149,7 @@ class Automation:
     requires: tuple[str, ...] = ()
     conversation: Lifecycle = "continuous"
     inject: tuple[InjectSpec, ...] = ()
-    guidance_delivery: Literal["reference", "inline"] = "reference"
+    guidance_delivery: GuidanceDelivery = "reference"
     agent_config: Json = attrs.field(factory=dict[str, Any])
     timeout: timedelta | None = None
     repo: str | None = None

@@ -1,9 +1,12 @@
 """What a YAML text says, as frozen values that know where in the file they stand."""
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import TypeAlias
 
 import attrs
+
+from drumbeat.errors import Problem
 
 
 @attrs.frozen(kw_only=True)
@@ -81,6 +84,20 @@ class MapNode:
 
 
 Node: TypeAlias = ScalarNode | ListNode | MapNode
+
+
+def problem_at(
+    at: Node, code: str, message: str, remedy: str, *, path: PurePath | None = None
+) -> Problem:
+    """Make a problem at the place of a node."""
+    return Problem(
+        code=code,
+        message=message,
+        remedy=remedy,
+        path=path,
+        line=at.line,
+        column=at.column,
+    )
 
 
 def describe(node: Node) -> str:

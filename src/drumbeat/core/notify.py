@@ -10,18 +10,17 @@ that is never closed hides nothing.
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Literal, get_args
 
 import attrs
 
+from drumbeat.core.messages import did_you_mean, listed, quoted
 from drumbeat.core.model import Decision, Gate, Notify, Verdict
-from drumbeat.errors import DrumbeatError, Problem
+from drumbeat.errors import InvalidValue, Problem
 
 __all__ = [
     "NOTHING_TO_REPORT",
     "URGENT_MARKER",
-    "UnknownPolicy",
     "evaluate_judgment_failed",
     "evaluate_notify",
     "judgment_prompt",
@@ -60,15 +59,11 @@ _MARKER = re.compile(
 _FENCE = re.compile(r"[\s>]*(?P<run>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)", re.DOTALL)
 
 
-class UnknownPolicy(DrumbeatError, ValueError):  # noqa: N818  as its siblings in drumbeat.errors
-    """A policy that is none of `always`, `auto`, `urgent-only`, `never`."""
-
-
 def needs_judgment(policy: str) -> bool:
     """Whether a run under `policy` ends with a judgment turn.
 
     Raises:
-        UnknownPolicy: `policy` is none of the four.
+        InvalidValue: `policy` is none of the four.
     """
     return _known(policy) in ("auto", "urgent-only")
 
@@ -81,8 +76,10 @@ def evaluate_notify(policy: str, final_reply: str, *, judgment: str | None = Non
     Args:
         policy: `always`, `auto`, `urgent-only` or `never`.
         final_reply: the reply of the last step; with `judgment=None` it is also what is judged.
-        judgment: the judgment turn's reply. A blank one counts as a judgment turn that failed.
-            `always` and `never` ask for none and pay no heed to it.
+        judgment: the judgment turn's reply. A blank one counts as a judgment turn that failed:
+            then the last step's reply is judged, and one of exactly the sentinel withholds under
+            the gate `judgment-failed` (the last row of the table in section 10). `always` and
+            `never` ask for none and pay no heed to it.
 
     Returns:
         The decision. `text` is what is delivered (for `auto` and `urgent-only` without the lines
@@ -90,7 +87,7 @@ def evaluate_notify(policy: str, final_reply: str, *, judgment: str | None = Non
         verbatim.
 
     Raises:
-        UnknownPolicy: `policy` is none of the four; also a `ValueError`.
+        InvalidValue: `policy` is none of the four; also a `ValueError`.
     """
     known = _known(policy)
     if judgment is None or not needs_judgment(known):
@@ -117,7 +114,8 @@ def evaluate_judgment_failed(policy: str, last_step_reply: str, why: str) -> Dec
 
     The verdict is the policy's on the last step's reply, under the gate `judgment-failed`. A blank
     reply stays `final-reply-empty`, and so do `policy-always` and `policy-never`, which ask for no
-    judgment.
+    judgment. A last step's reply of exactly the sentinel therefore withholds, with the gate
+    `judgment-failed`: the step has judged by itself, and the gate shows that nothing confirmed it.
 
     Args:
         policy: `always`, `auto`, `urgent-only` or `never`.
@@ -125,7 +123,7 @@ def evaluate_judgment_failed(policy: str, last_step_reply: str, why: str) -> Dec
         why: what went wrong with the judgment turn, for people.
 
     Raises:
-        UnknownPolicy: `policy` is none of the four; also a `ValueError`.
+        InvalidValue: `policy` is none of the four; also a `ValueError`.
     """
     known = _known(policy)
     decided = _judge(known, last_step_reply)
@@ -156,7 +154,7 @@ If nothing in it is worth a person's attention, reply with exactly this and noth
 
 {NOTHING_TO_REPORT}
 
-A quiet run is a success: do not look for something to say.
+Silence is a good answer when nothing happened: do not search for news to fill it.
 
 Otherwise reply with the complete message to send. Your reply goes out as it stands, to people
 who have seen nothing of this conversation, so leave out everything that is not for them. Work
@@ -179,13 +177,12 @@ def _known(policy: str) -> Notify:
     for known in _POLICIES:
         if known == policy:
             return known
-    near = get_close_matches(str(policy), _POLICIES, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise UnknownPolicy(
+    raise InvalidValue(
         Problem(
             code="notify-unknown",
-            message=f"{policy!r} is no notify policy",
-            remedy=f"{hint}use one of {', '.join(_POLICIES)}",
+            message=f"{quoted(str(policy))} is no notify policy"
+            f"{did_you_mean(str(policy), _POLICIES)}",
+            remedy=f"use {listed(_POLICIES)}",
         )
     )
 

@@ -10,10 +10,11 @@ import attrs
 
 from drumbeat.core.fields import FieldReader
 from drumbeat.core.frontmatter import FrontMatter, read_front_matter
+from drumbeat.core.messages import quoted
 from drumbeat.core.model import Json
 from drumbeat.core.nodes import Entry, ListNode, MapNode, Node, ScalarNode
 from drumbeat.core.problem_order import in_file_order
-from drumbeat.core.secret_shapes import quoted
+from drumbeat.core.slug import SLUG, SLUG_RULE
 from drumbeat.core.typed_values import is_null, typed_value
 from drumbeat.core.vocabulary import Key, Level
 from drumbeat.errors import AutomationError, Problem, WorkspaceError
@@ -22,6 +23,9 @@ __all__ = ["FORMAT", "PACK", "PackFile", "read_pack_file"]
 
 FORMAT = "1"
 """The only `pack_format` there is."""
+
+TOOL = "[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"
+"""The name of a program in `bin/`, as a regular expression."""
 
 PACK = Level(
     name="the front matter",
@@ -38,10 +42,9 @@ PACK = Level(
             name="name",
             form="text",
             meaning="what the pack is called, unique in its workspace",
-            remedy="write ASCII letters, digits, `-`, `_` and `.`, at most 100, beginning with a "
-            "letter or digit, such as `name: mail`",
+            remedy=f"write a name such as `name: mail`: {SLUG_RULE}",
             required=True,
-            pattern="[A-Za-z0-9][A-Za-z0-9_.-]{0,99}",
+            pattern=SLUG,
         ),
         Key(
             name="description",
@@ -58,7 +61,7 @@ PACK = Level(
             "`tools: [mailbox]`; a card is only ever read beside a tool",
             required=True,
             nonempty=True,
-            pattern="[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}",
+            pattern=TOOL,
         ),
         Key(
             name="activity",
@@ -71,8 +74,8 @@ PACK = Level(
 )
 """The keys of `drumpack.md` (spec, section 9)."""
 
-_NAME = re.compile(PACK.keys[1].pattern or "")
-_TOOL = re.compile(PACK.keys[3].pattern or "")
+_NAME = re.compile(SLUG)
+_TOOL = re.compile(TOOL)
 
 
 @attrs.frozen(kw_only=True)
@@ -185,8 +188,7 @@ class _PackReader(FieldReader):
         lines: dict[str, int] = {}
         for item in self.texts(entry, key):
             if not item.text.strip():
-                message = "an entry of `tools` is empty"
-                self.report("value-missing", message, "name a tool, or take it out", item)
+                self.blank_item(item, key, "name a tool, or take it out")
             elif not _TOOL.fullmatch(item.text):
                 self.report(
                     "pack-tool-invalid",

@@ -1,13 +1,17 @@
 """The order in which the problems of one file are reported, each place once."""
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from drumbeat.errors import Problem
 
 __all__ = ["in_file_order"]
 
 
-def in_file_order(damage: Sequence[Problem], meant: Iterable[Problem]) -> list[Problem]:
+P = TypeVar("P", bound=Problem)
+
+
+def in_file_order(damage: Sequence[P], meant: Iterable[P]) -> list[P]:
     """Join the problems of a text with those of what it says, in file order.
 
     Args:

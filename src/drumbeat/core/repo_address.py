@@ -2,7 +2,8 @@
 
 import re
 
-from drumbeat.core.secret_shapes import quoted
+from drumbeat.core.messages import quoted
+from drumbeat.core.vocabulary import REPO_REMEDY
 from drumbeat.errors import Problem
 
 __all__ = ["repo_problem"]
@@ -35,7 +36,7 @@ def repo_problem(text: str) -> Problem | None:
             code="repo-credentials",
             message="this address holds a user or a password, and everybody who reads the file "
             "or a log has it",
-            remedy="take what stands before the @ out and renew it; a token belongs into "
+            remedy="take what stands before the @ out and renew it; a token belongs in "
             "GITHUB_TOKEN, in the environment of the engine",
         )
     scheme = _SCHEME.match(text)
@@ -51,6 +52,5 @@ def repo_problem(text: str) -> Problem | None:
     return Problem(
         code="repo-invalid",
         message=f"{quoted(text)} is no address of a git repository",
-        remedy="write an address such as `https://github.com/acme/product.git`, "
-        "`git@github.com:acme/product.git` or `file:///srv/product.git`",
+        remedy=REPO_REMEDY,
     )

@@ -5,11 +5,10 @@ from calendar import monthrange
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 
-from drumbeat.core.cron import cron_fields, parse_cron
+from drumbeat.core.cron import LONGEST_INTERVAL, cron_fields, parse_cron, schedule_error
 from drumbeat.core.model import Cron, DailyAt, Interval, Schedule
 from drumbeat.core.schedule_hints import nearest_form
 from drumbeat.core.slots import HORIZON_YEARS, Calendar, count_slots, next_slot
-from drumbeat.errors import Problem, ScheduleError
 
 __all__ = ["calendar_of", "format_schedule", "missed_slots", "next_fire", "parse_schedule"]
 
@@ -17,7 +16,6 @@ LEGAL_FORMS = (
     "`every N minutes`, `every minute`, `every N hours`, `every hour`, `daily at HH:MM`, "
     "`every day at HH:MM`, or five cron fields such as `0 7 * * 1-5`"
 )
-LONGEST_INTERVAL = timedelta(days=366)
 
 _EVERY = re.compile(
     r"\s*every\s+(?:(?P<n>\d+)\s+(?P<units>minute|hour)s|(?P<unit>minute|hour))\s*",
@@ -54,7 +52,7 @@ def parse_schedule(text: str) -> Schedule:
         hour, minute = int(match["hour"]), int(match["minute"])
         if hour > 23 or minute > 59:
             part = "hour" if hour > 23 else "minute"
-            raise _error(
+            raise schedule_error(
                 "schedule-out-of-range",
                 f"{match['hour']}:{match['minute']} is no time of day",
                 f"use 00:00 to 23:59, such as `{nearest_form(text)}`",
@@ -68,7 +66,7 @@ def parse_schedule(text: str) -> Schedule:
     why = ""
     if stray is not None:
         why = f": {text[stray]!r} (U+{ord(text[stray]):04X}) is no plain ASCII character"
-    raise _error(
+    raise schedule_error(
         "schedule-unknown-form",
         f"{shown!r} is no schedule{why}",
         f"the nearest form is `{nearest_form(text)}`; the legal forms are {LEGAL_FORMS}",
@@ -91,7 +89,7 @@ def format_schedule(schedule: Schedule) -> str:
     else:
         text = schedule.expression
     if parse_schedule(text) != schedule:
-        raise _error(
+        raise schedule_error(
             "schedule-not-writable",
             f"{schedule!r} cannot be written as an expression",
             f"use what can be: {LEGAL_FORMS}",
@@ -132,7 +130,7 @@ def next_fire(
         ) + schedule.every
     slot = next_slot(calendar_of(schedule), after=after, zone=zone)
     if slot is None:
-        raise _error(
+        raise schedule_error(
             "schedule-never",
             f"`{_name(schedule)}` has no slot in {zone} in the {HORIZON_YEARS} years "
             f"after {after:%Y-%m-%d}",
@@ -221,7 +219,7 @@ def _interval(match: re.Match[str]) -> Interval:
     unit = match["units"].lower()
     digits = match["n"].lstrip("0")
     if not digits:
-        raise _error(
+        raise schedule_error(
             "schedule-zero",
             f"an interval of 0 {unit}s never passes",
             f"the nearest form is `every {unit}`; the legal forms are {LEGAL_FORMS}",
@@ -229,7 +227,7 @@ def _interval(match: re.Match[str]) -> Interval:
         )
     most = LONGEST_INTERVAL // _UNITS[unit]
     if len(digits) > 9 or int(digits) > most:
-        raise _error(
+        raise schedule_error(
             "schedule-out-of-range",
             f"an interval has at most {most} {unit}s (366 days)",
             f"the nearest form is `every {most} {unit}s`; for rare dates use five cron fields, "
@@ -257,7 +255,7 @@ def _looks_like_cron(text: str) -> bool:
 
 def _check_interval(schedule: Interval) -> None:
     if schedule.every <= timedelta(0):
-        raise _error(
+        raise schedule_error(
             "schedule-zero",
             f"an interval of {schedule.every} never passes",
             "use an interval above zero, such as `every minute`",
@@ -277,7 +275,3 @@ def _instant(value: datetime, name: str) -> datetime:
         msg = f"{name} must lie in the years {_FIRST_YEAR} to {_LAST_YEAR - 1}, not {value.year}"
         raise ValueError(msg)
     return value.astimezone(UTC)
-
-
-def _error(code: str, message: str, remedy: str, column: int) -> ScheduleError:
-    return ScheduleError(Problem(code=code, message=message, remedy=remedy, column=column))

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta, tzinfo
 
 from drumbeat.core.cron import cron_fields, wide_steps
-from drumbeat.core.model import Cron, DailyAt, Interval, Schedule
+from drumbeat.core.model import Cron, DailyAt, Interval, Kind, Schedule
 from drumbeat.core.schedule import calendar_of, next_fire
 from drumbeat.core.slots import Calendar, dates_from, offsets_of, resolve
 from drumbeat.errors import Finding, ScheduleError
@@ -14,13 +14,16 @@ AHEAD = timedelta(days=400)
 """How far ahead changes of the clocks are looked for: every yearly change lies within."""
 
 
-def schedule_findings(schedule: Schedule, *, zone: tzinfo, now: datetime) -> list[Finding]:
+def schedule_findings(
+    schedule: Schedule, *, zone: tzinfo, now: datetime, kind: Kind = "automation"
+) -> list[Finding]:
     """Findings about a schedule that is legal (spec, section 3.3).
 
     Args:
         schedule: made by `parse_schedule`.
         zone: the zone that rules it.
         now: an aware instant; the dates that findings name follow it.
+        kind: the kind of file it stands in; only automation files can say it as an interval.
 
     Returns:
         Findings without path and line; `column` counts within the expression where a field is
@@ -46,7 +49,7 @@ def schedule_findings(schedule: Schedule, *, zone: tzinfo, now: datetime) -> lis
         ]
     findings = _clock_changes(schedule, zone, now)
     if isinstance(schedule, Cron):
-        findings = [*_both_days(schedule, zone, now), *_uneven_steps(schedule), *findings]
+        findings = [*_both_days(schedule, zone, now), *_uneven_steps(schedule, kind), *findings]
     return findings
 
 
@@ -79,13 +82,13 @@ def _both_days(schedule: Cron, zone: tzinfo, now: datetime) -> list[Finding]:
     ]
 
 
-def _uneven_steps(schedule: Cron) -> list[Finding]:
+def _uneven_steps(schedule: Cron, kind: Kind) -> list[Finding]:
     findings = []
+    where = "" if kind == "automation" else " in an automation file"
     for field, step, column in wide_steps(schedule.expression):
         even = {
-            "minute": f"use 2, 3, 4, 5, 6, 10, 12, 15, 20 or 30, or `every {step} minutes` in an "
-            "automation file",
-            "hour": f"use 2, 3, 4, 6, 8 or 12, or `every {step} hours` in an automation file",
+            "minute": f"use 2, 3, 4, 5, 6, 10, 12, 15, 20 or 30, or `every {step} minutes`{where}",
+            "hour": f"use 2, 3, 4, 6, 8 or 12, or `every {step} hours`{where}",
             "month": "use 2, 3, 4 or 6, or list the months",
         }
         findings.append(

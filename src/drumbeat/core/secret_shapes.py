@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import attrs
 
-__all__ = ["SecretShape", "find_secrets", "hide_secrets", "quoted"]
+__all__ = ["SecretShape", "find_secrets", "hide_secrets"]
 
 # Every repetition is bounded or cannot overlap what follows it, so that a search stays linear.
 # A lookbehind keeps a shape from beginning in the middle of a word.
@@ -60,13 +60,6 @@ def hide_secrets(text: str) -> str:
     for found in reversed(find_secrets(text)):
         text = f"{text[: found.start]}[hidden]{text[found.end :]}"
     return text
-
-
-def quoted(text: str) -> str:
-    """Quote what an author wrote for a message: short, on one line, without anything secret."""
-    # A cut secret would look like none: what is shown lies well before the cut.
-    text = hide_secrets(text[:400])
-    return repr(text if len(text) <= 60 else text[:57] + "…")
 
 
 def _matches(text: str) -> Iterator[SecretShape]:

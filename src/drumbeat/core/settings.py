@@ -1,12 +1,13 @@
-"""Every limit and duration in one frozen value."""
+"""The limits and durations that a host may choose, in one frozen value."""
 
 from datetime import timedelta
 from typing import Any, Self
 
 import attrs
 
+from drumbeat.core.messages import quoted
 from drumbeat.core.model import Env
-from drumbeat.errors import DrumbeatError, Problem
+from drumbeat.errors import InvalidValue, Problem
 
 _DAY = timedelta(days=1)
 
@@ -36,14 +37,15 @@ def _not_negative(instance: object, attribute: "attrs.Attribute[Any]", value: ob
         _refuse(attribute, value, "a timedelta that is not negative")
 
 
-def _hosts(instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
-    if not isinstance(value, tuple) or not all(isinstance(host, str) and host for host in value):
-        _refuse(attribute, value, "a tuple of host names")
-
-
 @attrs.frozen(kw_only=True)
 class Settings:
-    """Every limit and duration of an engine. Counts and durations are more than zero.
+    """The limits and durations of an engine that a host may choose, checked when it is made.
+
+    Some limits are fixed, because two parties rely on them. A file loads on every host or on none:
+    its size (1 MiB), the depth and number of its keys, `timeoutSeconds` up to a day. Senders sign
+    for a window of 5 minutes. Deliverers can plan for an intent's text of at most 64 KiB, and
+    tools for an output of at most 1 MiB. The pauses between attempts belong to the promise of
+    "about a day" that `deliver_attempts` stands for.
 
     Raises:
         ValueError: a field is outside its bounds or of another type; the message names it.
@@ -52,7 +54,8 @@ class Settings:
     max_concurrent_runs: int = attrs.field(default=3, validator=_count)
     """How many runs go at once, over all automations."""
     catch_up: timedelta = attrs.field(default=_DAY, validator=_not_negative)
-    """How late a missed slot may be and still be run once; zero runs no missed slot."""
+    """How late a missed slot may be and still be run once. A minute is always allowed: a slot that
+    is found within it is on time, so zero runs no slot that is later than that."""
     run_timeout: timedelta = attrs.field(default=timedelta(minutes=60), validator=_positive)
     """The bound on one run; a job's `timeoutSeconds` takes its place."""
     turn_timeout: timedelta | None = attrs.field(default=None, validator=_positive_or_none)
@@ -65,8 +68,6 @@ class Settings:
     """What running turns get when the engine drains, before they are cancelled."""
     reload_interval: timedelta = attrs.field(default=timedelta(seconds=10), validator=_positive)
     """How often the workspace is looked at for changes."""
-    inbox_poll: timedelta = attrs.field(default=timedelta(seconds=300), validator=_positive)
-    """How often a mailbox is looked at."""
     keep_artifacts: timedelta = attrs.field(default=30 * _DAY, validator=_positive)
     """How long the folder of a run is kept."""
     keep_work: timedelta = attrs.field(default=_DAY, validator=_positive)
@@ -77,8 +78,6 @@ class Settings:
     """How long runs and settled fires are kept; fires for 7 days after they settled at least."""
     tidy_interval: timedelta = attrs.field(default=_DAY, validator=_positive)
     """How often what is older than is kept goes."""
-    git_hosts: tuple[str, ...] = attrs.field(default=("github.com",), validator=_hosts)
-    """The hosts to which `GITHUB_TOKEN` may be shown."""
     max_sleep: timedelta = attrs.field(default=timedelta(seconds=60), validator=_positive)
     """The longest sleep of the scheduler, so that a clock that jumped is noticed."""
     request_poll: timedelta = attrs.field(default=timedelta(seconds=1), validator=_positive)
@@ -102,27 +101,23 @@ class Settings:
 
     @classmethod
     def from_env(cls, env: Env, /, **overrides: Any) -> Self:
-        """Read `MAX_CONCURRENT_RUNS` and `AGENT_INBOX_POLL_SECONDS`; `overrides` win.
+        """Read `MAX_CONCURRENT_RUNS`, where it is set and not blank; `overrides` win.
 
         Raises:
-            DrumbeatError: a variable is not a whole number above zero.
+            InvalidValue: the variable is not a whole number from 1 to 999,999.
             ValueError: an override is outside its bounds.
         """
         values: dict[str, Any] = {}
-        for variable, name, unit in (
-            ("MAX_CONCURRENT_RUNS", "max_concurrent_runs", 1),
-            ("AGENT_INBOX_POLL_SECONDS", "inbox_poll", timedelta(seconds=1)),
-        ):
-            text = env.get(variable, "").strip()
-            if not text:
-                continue
+        text = env.get("MAX_CONCURRENT_RUNS", "").strip()
+        if text:
             if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text) > 0):
-                raise DrumbeatError(
+                raise InvalidValue(
                     Problem(
                         code="setting-invalid",
-                        message=f"{variable} is {text!r}, not a whole number above zero",
-                        remedy=f"set {variable} to a number such as 3, or unset it",
+                        message=f"MAX_CONCURRENT_RUNS is {quoted(text)}, which is not a whole "
+                        "number from 1 to 999,999",
+                        remedy="set MAX_CONCURRENT_RUNS to a number such as 3, or unset it",
                     )
                 )
-            values[name] = int(text) * unit
+            values["max_concurrent_runs"] = int(text)
         return cls(**(values | overrides))

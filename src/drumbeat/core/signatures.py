@@ -4,9 +4,11 @@ Theory. Every check is over the raw bytes of the body and compares in constant t
 is made between digests, so that not even the length of a secret shows. What a header says is never
 repeated in a reason, because it may be a secret that was sent to the wrong place.
 
-The checks are written out here although there are libraries for some: the published verifiers of
-Standard Webhooks, Svix and Slack read the clock themselves, while here `now` is an argument, and
-each of the others is a single HMAC.
+The checks are written out here although there are libraries for some. Each is at most one HMAC
+of the standard library, over bytes that the sender's documents spell out, and the published
+examples are tests. A library for each sender would be a dependency for each sender, those of Svix
+and Standard Webhooks take the time from the system instead of from `now`, and none says by a code,
+which could be kept on record, whether a request was unsigned, signed wrongly or too old.
 """
 
 import base64
@@ -19,16 +21,16 @@ from hashlib import sha256
 
 import attrs
 
-from drumbeat.core.secret_shapes import quoted
-from drumbeat.core.vocabulary import AUTH, AUTH_SCHEMES, did_you_mean
-from drumbeat.errors import DrumbeatError, Problem
+from drumbeat.core.messages import did_you_mean, listed, quoted
+from drumbeat.core.model import Refused
+from drumbeat.core.vocabulary import AUTH, AUTH_FORMS, AUTH_SCHEMES
+from drumbeat.errors import InvalidValue, Problem
 
 __all__ = [
+    "DOOR_SECRETS",
     "WINDOW",
     "Auth",
-    "AuthError",
     "Headers",
-    "Rejection",
     "Signed",
     "check_signature",
     "parse_auth",
@@ -42,8 +44,11 @@ _HEX_DIGEST = re.compile("[0-9a-fA-F]{64}")
 _SECONDS = re.compile(r"\d{1,12}", re.ASCII)
 
 
-class AuthError(DrumbeatError, ValueError):
-    """A way of `auth` is not known, or takes no variant; `problem.column` counts within it."""
+_SHARED_SECRET = "AGENT_API_SECRET"  # noqa: S105  the name of a secret, not one
+_OWN_SECRETS = {"slack": "SLACK_SIGNING_SECRET", "svix": "SVIX_SECRET"}
+
+DOOR_SECRETS = frozenset({_SHARED_SECRET, *_OWN_SECRETS.values()})
+"""The names of the secrets that senders are checked against, as in the environment."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,9 +61,7 @@ class Auth:
     @property
     def secret_name(self) -> str:
         """The name of the secret it checks against, as in the environment."""
-        return {"slack": "SLACK_SIGNING_SECRET", "svix": "SVIX_SECRET"}.get(
-            self.scheme, "AGENT_API_SECRET"
-        )
+        return _OWN_SECRETS.get(self.scheme, _SHARED_SECRET)
 
 
 class Headers:
@@ -90,27 +93,18 @@ class Signed:
     delivery_id: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Rejection:
-    """The sender is not, or cannot be told; `reason` is fit to be sent back."""
-
-    code: str
-    reason: str
-    status: int = 401
-
-
 def parse_auth(text: str) -> Auth:
     """Read a way of `auth`: a scheme, or `hmac:<Header-Name>`.
 
     Raises:
-        AuthError: the scheme is not known (`auth-unknown`), takes no variant (`auth-variant`), or
-            is `hmac` without a header's name (`auth-header-missing`).
+        InvalidValue: the scheme is not known (`auth-unknown`), takes no variant (`auth-variant`),
+            or is `hmac` without a header's name (`auth-header-missing`). `problem.column` counts
+            within the text.
     """
     if _AUTH.fullmatch(text):
         scheme, _, header = text.partition(":")
         return Auth(scheme=scheme, header=header)
     scheme, colon, _ = text.partition(":")
-    known = (*AUTH_SCHEMES, "hmac:<Header-Name>")
     if scheme == "hmac":
         problem = Problem(
             code="auth-header-missing",
@@ -130,15 +124,15 @@ def parse_auth(text: str) -> Auth:
             code="auth-unknown",
             message=f"{quoted(text)} is no way to check a sender"
             f"{did_you_mean(scheme, (*AUTH_SCHEMES, 'hmac'))}",
-            remedy=f"write {', '.join(known[:-1])} or {known[-1]}",
+            remedy=f"write {listed(AUTH_FORMS)}",
             column=1,
         )
-    raise AuthError(problem)
+    raise InvalidValue(problem)
 
 
 def check_signature(
     auth: Auth, *, headers: Headers, body: bytes, secret: str, now: datetime
-) -> Signed | Rejection:
+) -> Signed | Refused:
     """Check a request by one way of `auth` (spec, section 13.1).
 
     Args:
@@ -149,7 +143,7 @@ def check_signature(
         now: an aware instant.
 
     Returns:
-        `Signed`, or a `Rejection` with the code `webhook-unsigned` (what proves the sender is not
+        `Signed`, or `Refused` with the code `webhook-unsigned` (what proves the sender is not
         there), `webhook-header-repeated` (it is there twice), `webhook-signature` (it is wrong),
         `webhook-too-old` (a signed time is outside the window) or `webhook-secret-unusable` (the
         secret is none for this scheme).
@@ -177,17 +171,15 @@ class _Request:
     def key(self) -> bytes:
         return _bytes(self.secret)
 
-    def header(self, name: str) -> str | Rejection:
+    def header(self, name: str) -> str | Refused:
         """The value of a header that has to stand there exactly once."""
         values = self.headers.all(name)
         if len(values) > 1:
-            return Rejection(
-                code="webhook-header-repeated", reason=f"the header {name} stands there twice"
-            )
+            return _refused("webhook-header-repeated", f"the header {name} stands there twice")
         if not values or not values[0]:
-            return Rejection(
-                code="webhook-unsigned",
-                reason=f"the header {name}, which proves the sender, is missing",
+            return _refused(
+                "webhook-unsigned",
+                f"the header {name}, which proves the sender, is missing",
             )
         return values[0]
 
@@ -197,14 +189,18 @@ class _Request:
             made.update(part)
         return made.digest()
 
-    def on_time(self, seconds: str, name: str) -> Rejection | None:
+    def on_time(self, seconds: str, name: str) -> Refused | None:
         # Compared as numbers: a time that is far off has no datetime at all.
         if abs(self.now.timestamp() - int(seconds)) <= WINDOW.total_seconds():
             return None
-        return Rejection(
-            code="webhook-too-old",
-            reason=f"the signed time in {name} is more than 5 minutes from the receiver's clock",
+        return _refused(
+            "webhook-too-old",
+            f"the signed time in {name} is more than 5 minutes from the receiver's clock",
         )
+
+
+def _refused(code: str, reason: str, status: int = 401) -> Refused:
+    return Refused(code=code, reason=reason, status=status)
 
 
 def _bytes(text: str) -> bytes:
@@ -222,35 +218,33 @@ def _same(given: bytes, expected: bytes) -> bool:
     return hmac.compare_digest(sha256(given).digest(), sha256(expected).digest())
 
 
-def _wrong(name: str, what: str = "does not match the secret") -> Rejection:
-    return Rejection(code="webhook-signature", reason=f"the header {name} {what}")
+def _wrong(name: str, what: str = "does not match the secret") -> Refused:
+    return _refused("webhook-signature", f"the header {name} {what}")
 
 
 # ---- a secret that is sent along
 
 
-def _authorization(request: _Request, scheme: str) -> str | Rejection:
+def _authorization(request: _Request, scheme: str) -> str | Refused:
     value = request.header("Authorization")
-    if isinstance(value, Rejection):
+    if isinstance(value, Refused):
         return value
     said, _, token = value.partition(" ")
     if said.lower() != scheme.lower() or not token.strip():
-        return Rejection(
-            code="webhook-unsigned", reason=f"the header Authorization is not `{scheme} …`"
-        )
+        return _refused("webhook-unsigned", f"the header Authorization is not `{scheme} …`")
     return token.strip()
 
 
-def _bearer(request: _Request) -> Signed | Rejection:
+def _bearer(request: _Request) -> Signed | Refused:
     token = _authorization(request, "Bearer")
-    if isinstance(token, Rejection):
+    if isinstance(token, Refused):
         return token
     return _shared(request, token, "Authorization")
 
 
-def _basic(request: _Request) -> Signed | Rejection:
+def _basic(request: _Request) -> Signed | Refused:
     token = _authorization(request, "Basic")
-    if isinstance(token, Rejection):
+    if isinstance(token, Refused):
         return token
     try:
         pair = base64.b64decode(_bytes(token), validate=True)
@@ -260,14 +254,14 @@ def _basic(request: _Request) -> Signed | Rejection:
     return Signed() if _same(password, request.key) else _wrong("Authorization")
 
 
-def _gitlab(request: _Request) -> Signed | Rejection:
+def _gitlab(request: _Request) -> Signed | Refused:
     token = request.header("X-Gitlab-Token")
-    if isinstance(token, Rejection):
+    if isinstance(token, Refused):
         return token
     return _shared(request, token, "X-Gitlab-Token")
 
 
-def _shared(request: _Request, given: str, name: str) -> Signed | Rejection:
+def _shared(request: _Request, given: str, name: str) -> Signed | Refused:
     same = [_same(spelling, request.key) for spelling in _spellings(given)]
     return Signed() if any(same) else _wrong(name)
 
@@ -275,26 +269,26 @@ def _shared(request: _Request, given: str, name: str) -> Signed | Rejection:
 # ---- a signature over the body
 
 
-def _github(request: _Request) -> Signed | Rejection:
+def _github(request: _Request) -> Signed | Refused:
     return _signed_body(request, "X-Hub-Signature-256", prefix="sha256=")
 
 
-def _hmac(request: _Request) -> Signed | Rejection:
+def _hmac(request: _Request) -> Signed | Refused:
     return _signed_body(request, request.auth.header, prefix="sha256=", bare=True)
 
 
 def _signed_body(
     request: _Request, name: str, *, prefix: str, bare: bool = False
-) -> Signed | Rejection:
+) -> Signed | Refused:
     value = request.header(name)
-    if isinstance(value, Rejection):
+    if isinstance(value, Refused):
         return value
     return _hex(value, request.hmac(request.body), name, prefix=prefix, bare=bare)
 
 
 def _hex(
     value: str, digest: bytes, name: str, *, prefix: str, bare: bool = False
-) -> Signed | Rejection:
+) -> Signed | Refused:
     given = value.removeprefix(prefix)
     if not _HEX_DIGEST.fullmatch(given) or not (bare or value.startswith(prefix)):
         return _wrong(name, f"is no `{prefix}` and 64 hexadecimal digits")
@@ -304,30 +298,30 @@ def _hex(
 # ---- a signature over the body and a time
 
 
-def _slack(request: _Request) -> Signed | Rejection:
+def _slack(request: _Request) -> Signed | Refused:
     signature, time = "X-Slack-Signature", "X-Slack-Request-Timestamp"
     value, seconds = request.header(signature), request.header(time)
-    if isinstance(value, Rejection):
+    if isinstance(value, Refused):
         return value
-    if isinstance(seconds, Rejection):
+    if isinstance(seconds, Refused):
         return seconds
     if not _SECONDS.fullmatch(seconds):
         return _wrong(time, "is no number of seconds")
     digest = request.hmac(b"v0:", _bytes(seconds), b":", request.body)
     checked = _hex(value, digest, signature, prefix="v0=")
-    if isinstance(checked, Rejection):
+    if isinstance(checked, Refused):
         return checked
     return request.on_time(seconds, time) or checked
 
 
-def _svix(request: _Request) -> Signed | Rejection:
+def _svix(request: _Request) -> Signed | Refused:
     # Both names of each header mean the same; a request is checked by one set, never by a mixture.
     parts = ("id", "timestamp", "signature")
     family = "svix" if any(request.headers.all(f"svix-{part}") for part in parts) else "webhook"
     values: list[str] = []
     for part in parts:
         value = request.header(f"{family}-{part}")
-        if isinstance(value, Rejection):
+        if isinstance(value, Refused):
             return value
         values.append(value)
     delivery, seconds, signatures = values
@@ -335,10 +329,10 @@ def _svix(request: _Request) -> Signed | Rejection:
         return _wrong(f"{family}-timestamp", "is no number of seconds")
     key = _svix_key(request.secret)
     if not key:
-        return Rejection(
-            code="webhook-secret-unusable",
-            reason=f"{request.auth.secret_name} is no `whsec_` and base64",
-            status=503,
+        return _refused(
+            "webhook-secret-unusable",
+            f"{request.auth.secret_name} is no `whsec_` and base64",
+            503,
         )
     expected = [
         base64.b64encode(request.hmac(spelling, b".", _bytes(seconds), b".", request.body, key=key))
@@ -362,7 +356,7 @@ def _svix_key(secret: str) -> bytes:
         return b""
 
 
-_CHECKS: Mapping[str, Callable[[_Request], Signed | Rejection]] = {
+_CHECKS: Mapping[str, Callable[[_Request], Signed | Refused]] = {
     "bearer": _bearer,
     "basic": _basic,
     "github": _github,

@@ -4,19 +4,30 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePath
 
+from drumbeat.core.messages import quoted
 from drumbeat.errors import Problem
+
+__all__ = ["MAX_LENGTH", "SLUG", "SLUG_RULE", "slug_clashes", "slug_problem"]
 
 MAX_LENGTH = 100
 """Characters in the longest slug (spec, section 1)."""
 
-_SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+SLUG = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_LENGTH - 1}}}"
+"""A slug, as a regular expression; routes and the names of packs have the same form."""
+
+SLUG_RULE = (
+    "ASCII letters, digits, `-`, `_` and `.`, beginning with a letter or digit, "
+    f"at most {MAX_LENGTH} characters"
+)
+"""The same in words, for a remedy."""
+
+_SLUG = re.compile(SLUG)
 
 
 def slug_problem(stem: str, path: PurePath | None) -> Problem | None:
     """Say what keeps a filename stem from being a slug, or None when nothing does.
 
-    A slug is made of ASCII letters, digits, `-`, `_` and `.`, begins with a letter or digit, and
-    has at most 100 characters (spec, section 1).
+    `SLUG_RULE` says what a slug is made of (spec, section 1).
 
     Args:
         stem: the filename without its last suffix, as it stands.
@@ -24,15 +35,11 @@ def slug_problem(stem: str, path: PurePath | None) -> Problem | None:
     """
     if len(stem) > MAX_LENGTH:
         what = f"the file name is {len(stem)} characters long without its suffix"
-        remedy = f"rename it to at most {MAX_LENGTH} characters"
     elif not _SLUG.fullmatch(stem):
-        what = f"the file name {stem!r} cannot name an automation"
-        remedy = (
-            "rename it: ASCII letters, digits, '-', '_' and '.', beginning with a letter or digit"
-        )
+        what = f"the file name {quoted(stem)} cannot name an automation"
     else:
         return None
-    return Problem(code="slug-invalid", message=what, remedy=remedy, path=path)
+    return Problem(code="slug-invalid", message=what, remedy=f"rename it: {SLUG_RULE}", path=path)
 
 
 def slug_clashes(paths: Iterable[PurePath]) -> tuple[Problem, ...]:

@@ -4,17 +4,19 @@ The tables are the one place that knows the vocabulary. The readers of the files
 for editors and the tables in the documentation all follow them.
 """
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
-from drumbeat.core.model import Kind
+from drumbeat.core.messages import listed
+from drumbeat.core.model import GuidanceDelivery, Kind, Lifecycle, Notify, RouteMethod
+from drumbeat.core.slug import SLUG, SLUG_RULE
 
 __all__ = [
     "AGENT_CONFIG_KEYS",
     "AUTH",
+    "AUTH_FORMS",
     "AUTH_SCHEMES",
     "AUTOMATION",
     "FILE",
@@ -22,17 +24,16 @@ __all__ = [
     "JOB",
     "JOB_INSTEAD",
     "JOB_KEYS",
+    "REPO_REMEDY",
     "RETIRED",
     "STEP",
     "STEP_ID",
     "TRIGGER",
+    "WRITE_AGENT_CONFIG",
     "Form",
     "Key",
     "Level",
-    "closest",
-    "did_you_mean",
     "json_schema",
-    "listed",
 ]
 
 Form: TypeAlias = Literal[
@@ -51,8 +52,23 @@ Form: TypeAlias = Literal[
 STEP_ID = "[a-z0-9]+(?:-[a-z0-9]+)*"
 """Lower-case letters, digits and single hyphens, as a regular expression."""
 
+AGENT_CONFIG_KEYS = ("provider", "providers", "mcp", "skills", "debug")
+"""What may stand directly in `agent_config` and in each layer below it (spec, section 8)."""
+
+WRITE_AGENT_CONFIG = f"write {listed(AGENT_CONFIG_KEYS)}"
+"""How the remedies about a layer of agent configuration begin."""
+
+REPO_REMEDY = (
+    "write an address such as `https://github.com/acme/product.git`, "
+    "`git@github.com:acme/product.git` or `file:///srv/product.git`"
+)
+"""What to write for `repo:`."""
+
 AUTH_SCHEMES = ("bearer", "basic", "github", "gitlab", "slack", "svix")
 """The ways of `auth` that take no variant; `hmac:<Header-Name>` is the one that does."""
+
+AUTH_FORMS = (*AUTH_SCHEMES, "hmac:<Header-Name>")
+"""Every way of `auth`, for people."""
 
 AUTH = rf"(?:{'|'.join(AUTH_SCHEMES)}|hmac:[!#$%&'*+.^_`|~0-9A-Za-z-]+)"
 """A way of `auth`, as a regular expression; header names are tokens (RFC 9110, section 5.6.2)."""
@@ -65,7 +81,7 @@ class Key:
     `meaning` and `remedy` complete "`key`: …" for a reader who has never seen it; `default` is
     written as in the file, None where nothing stands in for a missing key. `level` describes the
     mapping, or each mapping of the list, that the key takes. `bounds` are the least and the
-    greatest number.
+    greatest number that it may be.
     """
 
     name: str
@@ -78,7 +94,7 @@ class Key:
     level: "Level | None" = None
     nonempty: bool = False
     pattern: str | None = None
-    bounds: tuple[int, int] | None = None
+    bounds: tuple[int, int] = (1, 999_999_999)
 
 
 @attrs.frozen(kw_only=True)
@@ -207,9 +223,9 @@ AUTOMATION = Level(
             name="notify",
             form="choice",
             meaning="who hears about a run",
-            remedy="write always, auto, urgent-only or never",
+            remedy=f"write {listed(get_args(Notify))}",
             default="auto",
-            choices=("always", "auto", "urgent-only", "never"),
+            choices=get_args(Notify),
         ),
         Key(
             name="requires",
@@ -230,23 +246,23 @@ AUTOMATION = Level(
             name="conversation",
             form="choice",
             meaning="which conversation a run continues",
-            remedy="write continuous, fresh or daily",
+            remedy=f"write {listed(get_args(Lifecycle))}",
             default="continuous",
-            choices=("continuous", "fresh", "daily"),
+            choices=get_args(Lifecycle),
         ),
         Key(
             name="guidance_delivery",
             form="choice",
             meaning="how required files reach the agent",
-            remedy="write reference or inline",
+            remedy=f"write {listed(get_args(GuidanceDelivery))}",
             default="reference",
-            choices=("reference", "inline"),
+            choices=get_args(GuidanceDelivery),
         ),
         Key(
             name="agent_config",
             form="agent-config",
             meaning="settings of the agent, for this automation's turns only",
-            remedy="write provider, providers, mcp, skills or debug indented below it",
+            remedy=f"{WRITE_AGENT_CONFIG} indented below it",
             default="{}",
         ),
     ),
@@ -266,9 +282,6 @@ FILE = Level(
     ),
 )
 
-AGENT_CONFIG_KEYS = ("provider", "providers", "mcp", "skills", "debug")
-"""What may stand directly in `agent_config` and in each layer below it (spec, section 8)."""
-
 JOB = Level(
     name="the front matter of a job",
     keys=(
@@ -282,15 +295,14 @@ JOB = Level(
             name="webhook",
             form="text",
             meaning="the route at which another system's event starts a run",
-            remedy="write a name of ASCII letters, digits, `-`, `_` and `.`, such as "
-            "`webhook: deploy-check`",
-            pattern="[A-Za-z0-9][A-Za-z0-9_.-]{0,99}",
+            remedy=f"write a name such as `webhook: deploy-check`: {SLUG_RULE}",
+            pattern=SLUG,
         ),
         Key(
             name="auth",
             form="text",
             meaning="how the sender of an event proves who it is",
-            remedy="write bearer, basic, github, gitlab, slack, svix or hmac:<Header-Name>",
+            remedy=f"write {listed(AUTH_FORMS)}",
             default="bearer",
             pattern=AUTH,
         ),
@@ -304,9 +316,9 @@ JOB = Level(
             name="method",
             form="choice",
             meaning="the HTTP method of the route",
-            remedy="write post or get",
+            remedy=f"write {listed(get_args(RouteMethod))}",
             default="post",
-            choices=("post", "get"),
+            choices=get_args(RouteMethod),
         ),
         Key(
             name="inbox",
@@ -339,8 +351,7 @@ JOB = Level(
             name="repo",
             form="text",
             meaning="a git repository that is cloned for each run and is worked in",
-            remedy="write an address such as `https://github.com/acme/product.git`, "
-            "`git@github.com:acme/product.git` or `file:///srv/product.git`",
+            remedy=REPO_REMEDY,
         ),
         Key(
             name="disabled",
@@ -358,6 +369,7 @@ JOB_KEYS = JOB.names
 
 _BELOW = "write the prompt below the closing `---`, which is all that a job does"
 _STARTS = "write `cron:`, `webhook:` or `inbox:`; a job without any of them is run by hand"
+_MODEL = "write `model:`, or write the job as an automation file"
 _STEPS_ONLY = "take it out, or write the job as an automation file with steps"
 
 JOB_INSTEAD: Mapping[str, str] = {
@@ -371,7 +383,11 @@ JOB_INSTEAD: Mapping[str, str] = {
     "prompt": _BELOW,
     "notify": "take it out: what a job says is always delivered",
     "conversation": "take it out: each run of a job has a conversation of its own",
-    "agent_config": "write `model:`, or write the job as an automation file",
+    "id": "take it out: the one step of a job is called `prompt`",
+    "label": _STEPS_ONLY,
+    "argv": _STEPS_ONLY,
+    "agent_config": _MODEL,
+    **dict.fromkeys(AGENT_CONFIG_KEYS, _MODEL),
     "requires": _STEPS_ONLY,
     "inject": _STEPS_ONLY,
     "guidance_delivery": _STEPS_ONLY,
@@ -386,24 +402,6 @@ RETIRED: Mapping[str, str] = {
     "into `agent_config:`",
 }
 """Keys that are part of no file any more, with what to do about each."""
-
-
-def closest(word: str, options: Iterable[str]) -> str | None:
-    """The option that `word` most likely stands for, or None. Case, `_` and spaces count little."""
-    known = {_plain(option): option for option in options}
-    match = difflib.get_close_matches(_plain(word)[:100], known, n=1, cutoff=0.6)
-    return known[match[0]] if match else None
-
-
-def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """Return `; did you mean …?`, or nothing where no option is near."""
-    option = closest(word, options)
-    return "" if option is None else f"; did you mean {option!r}?"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Join words for a message: `a, b or c`."""
-    return " or ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 def json_schema(kind: Kind = "automation") -> dict[str, Any]:
@@ -426,10 +424,6 @@ def json_schema(kind: Kind = "automation") -> dict[str, Any]:
 # An editor reads YAML with types: to it `label: 2` is a number, `enabled: off` a text.
 _SCALAR = ["string", "number", "boolean"]
 _BOOLEAN = "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]|[Yy][Ee][Ss]|[Nn][Oo]|[Oo][Nn]|[Oo][Ff][Ff])$"
-
-
-def _plain(word: str) -> str:
-    return word.strip().casefold().replace("_", "-").replace(" ", "-")
 
 
 def _level_schema(level: Level) -> dict[str, Any]:
@@ -456,8 +450,8 @@ def _form_schema(key: Key) -> dict[str, Any]:
         case "boolean":
             return {"type": ["boolean", "string"], "pattern": _BOOLEAN}
         case "number":
-            bounds = dict(zip(("minimum", "maximum"), key.bounds or (), strict=False))
-            return {"type": ["integer", "string"], "pattern": "^[1-9][0-9]*$", **bounds}
+            least, greatest = key.bounds
+            return {"type": "integer", "minimum": least, "maximum": greatest}
         case "choice":
             return {"enum": list(key.choices)}
         case "text-or-texts":

@@ -6,12 +6,12 @@ from hashlib import sha256
 from typing import Any
 
 from drumbeat.core.filters import parse_filter, read_payload
+from drumbeat.core.messages import quoted
 from drumbeat.core.model import Accepted, Automation, Ignored, Refused, WebhookTrigger
-from drumbeat.core.secret_shapes import quoted
-from drumbeat.core.signatures import Auth, Headers, Rejection, check_signature, parse_auth
+from drumbeat.core.signatures import Auth, Headers, check_signature, parse_auth
 from drumbeat.errors import Problem
 
-__all__ = ["DELIVERY_HEADERS", "check_webhook", "route_clashes", "secret_name"]
+__all__ = ["DELIVERY_HEADERS", "check_webhook", "route_clashes"]
 
 DELIVERY_HEADERS = ("X-GitHub-Delivery", "svix-id", "webhook-id", "Idempotency-Key")
 """Where a sender puts the id of a delivery, in the order in which they are looked for."""
@@ -53,7 +53,7 @@ def check_webhook(
         tries again, and by then the secret may be there). No reason holds a secret or a header.
 
     Raises:
-        AuthError, FilterError: the trigger was made by hand and would have refused its file.
+        InvalidValue: the trigger was made by hand and would have refused its file.
         ValueError: `now` is not aware.
     """
     auth = parse_auth(trigger.auth)
@@ -73,8 +73,8 @@ def check_webhook(
         )
     found = Headers(headers)
     checked = check_signature(auth, headers=found, body=body, secret=secret, now=now)
-    if isinstance(checked, Rejection):
-        return Refused(code=checked.code, reason=checked.reason, status=checked.status)
+    if isinstance(checked, Refused):
+        return checked
     payload, readable = _payload(body)
     if auth.scheme == "slack" and _kind(payload) == "url_verification":
         challenge = payload.get("challenge")
@@ -96,15 +96,6 @@ def check_webhook(
         slot=_slot(auth, checked.delivery_id, found, payload),
         payload=body if trigger.method == "post" else None,
     )
-
-
-def secret_name(trigger: WebhookTrigger) -> str:
-    """The name of the secret that a trigger checks its senders against.
-
-    Raises:
-        AuthError: the trigger was made by hand, with an `auth` that is not known.
-    """
-    return parse_auth(trigger.auth).secret_name
 
 
 def route_clashes(automations: Iterable[Automation]) -> tuple[Problem, ...]:

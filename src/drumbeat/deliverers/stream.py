@@ -24,7 +24,7 @@ class StreamDeliverer(Deliverer):
 
     A line is a JSON object with the fields of `DeliveryIntent` (its fire without the payload), or
     with `format="text"` a line for people: the time in UTC, the automation's name and the text,
-    line breaks as ` / ` and control characters left out. An intent that may have been delivered
+    line breaks as ` / ` and control characters as spaces. An intent that may have been delivered
     before has an `attempt` above 1; the line for people says so.
 
     A file is created for its owner alone, opened for each line, so that it may be moved away, and

@@ -30,6 +30,7 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.schedule import parse_schedule
 from drumbeat.errors import ClaimLost, ScheduleError
+from drumbeat.runtime.log import log
 from drumbeat.runtime.schedule_marks import (
     PREFIX,
     Standing,
@@ -39,7 +40,7 @@ from drumbeat.runtime.schedule_marks import (
     standing,
 )
 from drumbeat.runtime.scheduler import Scheduler
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 
 

@@ -26,8 +26,9 @@ from drumbeat.core.model import (
 from drumbeat.core.notify import evaluate_judgment_failed, evaluate_notify
 from drumbeat.errors import ClaimLost, Problem
 from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import CANCEL, cancelled, request_of
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 
 _TEXT_LIMIT = 64 * 1024
 _EMPTY = Problem(

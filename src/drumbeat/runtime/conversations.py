@@ -18,8 +18,8 @@ from drumbeat.core.model import Automation, Claim, Pin, Reply, Rotation, RunReco
 from drumbeat.core.rotation import decide_rotation
 from drumbeat.errors import ContextCeiling, ConversationNotFound
 from drumbeat.runtime.clock import holding
+from drumbeat.runtime.log import log
 from drumbeat.runtime.rotations import complete_one, rotate, rotate_if_asked
-from drumbeat.runtime.services import log
 from drumbeat.runtime.turns import Ask, Exchange
 
 _LOOK_AGAIN: Final = timedelta(seconds=5)

@@ -18,7 +18,8 @@ from drumbeat.core.model import DeliveryIntent, Receipt, Sent
 from drumbeat.errors import DeliveryRefused, NotFound, StoreError
 from drumbeat.protocols import Deliverer
 from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.log import log
+from drumbeat.runtime.services import Services
 
 _AT_ONCE = 8
 _PAGE = 1000

@@ -6,9 +6,10 @@ from drumbeat.core.model import Mark
 from drumbeat.errors import ClaimLost, StoreError
 from drumbeat.runtime.conclusion import Ending
 from drumbeat.runtime.dispatcher import Dispatcher
+from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import CANCEL, ROTATE, cancelled, open_requests
 from drumbeat.runtime.rotations import rotate_if_asked
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 
 

@@ -21,9 +21,10 @@ from drumbeat.core.explain import paused_reason
 from drumbeat.core.model import Claim, Fire, RunRecord
 from drumbeat.errors import ClaimLost, StoreError
 from drumbeat.runtime.conclusion import Ending, wants_another_attempt
+from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import paused
 from drumbeat.runtime.run import Disabled, Run, Vanished
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 from drumbeat.runtime.settlement import Settlement, unknown
 from drumbeat.runtime.waiters import Waiters
 

@@ -9,7 +9,8 @@ import attrs
 
 from drumbeat.core.model import Claim, Event, RunRecord
 from drumbeat.errors import StoreError
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.log import log
+from drumbeat.runtime.services import Services
 
 
 @attrs.define(kw_only=True)

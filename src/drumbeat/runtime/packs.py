@@ -9,10 +9,10 @@ import attrs
 from anyio import to_thread
 
 from drumbeat.core.file_text import decode
+from drumbeat.core.messages import did_you_mean
 from drumbeat.core.model import Pack, Workspace
 from drumbeat.core.nodes import ScalarNode
 from drumbeat.core.pack_file import PackFile, read_pack_file
-from drumbeat.core.vocabulary import did_you_mean
 from drumbeat.errors import AutomationError, Finding, Problem, WorkspaceError
 from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import attrs
+from anyio import to_thread
 
 from drumbeat.core.context import render_context
 from drumbeat.core.model import Automation, Kind, Requirement, RunRecord
 from drumbeat.errors import AutomationError, NotFound, Problem
 from drumbeat.protocols import FollowUps
 from drumbeat.runtime.clock import holding
+from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside
 from drumbeat.runtime.inject import run_inject
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.requirements import check_requirements
@@ -18,6 +20,7 @@ from drumbeat.runtime.search_path import child_env
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.turns import Ask, Frame
 
+_SYSTEM_PROMPT = PurePath("SYSTEM.md")
 _PAYLOAD_FILES = {"inbox": "INBOX_TRIGGER.json"}
 
 
@@ -81,6 +84,18 @@ def working_folder(services: Services, kind: Kind, slug: str, run_id: str) -> Pa
     return services.workspace_dir
 
 
+async def system_prompt(services: Services, kind: Kind) -> str | None:
+    """The workspace's `SYSTEM.md` as it stands, for a job that has one; None for other files.
+
+    Raises:
+        Unready: it is there and cannot be read, or is blank: a job must not run without its rules.
+    """
+    if kind != "job":
+        return None
+    with holding(services.clock, "system prompt"):
+        return await to_thread.run_sync(_system_prompt, services.workspace_dir)
+
+
 @attrs.define(kw_only=True)
 class Preparation:
     """The preparation of one run."""
@@ -108,6 +123,7 @@ class Preparation:
         asks = await self._injected(env)
         memory_dir = memory_folder(services, automation.kind, slug)
         await self.journal.make(memory_dir)
+        cwd = await self._cwd()
         with holding(services.clock, "agent configuration"):
             layers = await services.config.current()
         frame = Frame(
@@ -118,7 +134,8 @@ class Preparation:
             requirements=requirements,
             config=layers.resolve(automation),
             env={**env, "MEMORY_DIR": str(memory_dir)},
-            cwd=working_folder(services, automation.kind, slug, run_id),
+            cwd=cwd,
+            system_prompt=await system_prompt(services, automation.kind),
             memory_dir=memory_dir,
             follow_ups=self.follow_ups,
             deadline=self.deadline,
@@ -187,6 +204,22 @@ class Preparation:
             )
         return asks
 
+    async def _cwd(self) -> Path:
+        services, record, kind = self.services, self.record, self.automation.kind
+        folder = working_folder(services, kind, record.slug, record.run_id)
+        if kind == "job":
+            try:
+                await services.artifacts.prepare(folder)
+            except OSError as error:
+                raise Unready(
+                    Problem(
+                        code="work-folder-unwritable",
+                        message=f"{folder} could not be made: {error.strerror or error}",
+                        remedy="make room in the data folder, and let the engine write there",
+                    )
+                ) from error
+        return folder
+
     async def _payload(self) -> Path | None:
         fire, services = self.record.fire, self.services
         if fire.payload is None:
@@ -208,6 +241,7 @@ class Preparation:
     async def _context(self, requirements: tuple[Requirement, ...], memory_dir: Path) -> str:
         services, record, fire = self.services, self.record, self.record.fire
         zone, name, _ = services.zones[self.automation.kind]
+        job = self.automation.kind == "job"
         return render_context(
             local=record.started_at.astimezone(zone),
             zone=name,
@@ -222,7 +256,44 @@ class Preparation:
             data_dir=services.data_dir,
             run_folder=services.artifacts.folder(record.slug, record.run_id),
             memory_dir=memory_dir,
+            systems=await self._standing("systems") if job else None,
+            worlds=await self._standing("worlds") if job else None,
         )
+
+    async def _standing(self, name: str) -> Path | None:
+        """A folder of the workspace, if it has it."""
+        folder = self.services.workspace_dir / name
+        with holding(self.services.clock, "folders of the workspace"):
+            return folder if await to_thread.run_sync(folder.is_dir) else None
+
+
+def _system_prompt(workspace: Path) -> str | None:
+    path = workspace / _SYSTEM_PROMPT
+    try:
+        data = read_inside(workspace, _SYSTEM_PROMPT)
+    except FileFault as fault:
+        if fault.kind == "missing" and not path.is_symlink():
+            return None
+        raise _unruled(str(fault)) from None
+    if len(data) > MAX_FILE:
+        raise _unruled(f"{path} is larger than 1 MiB")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _unruled(f"{path} is not UTF-8 (byte {error.start})") from None
+    if not text.strip():
+        raise _unruled(f"{path} is blank")
+    return text
+
+
+def _unruled(why: str) -> Unready:
+    return Unready(
+        Problem(
+            code="system-prompt-unreadable",
+            message=why,
+            remedy=f"mend {_SYSTEM_PROMPT} or take it away: no job runs without its rules",
+        )
+    )
 
 
 def _described(problem: Problem) -> str:

@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from anyio import to_thread
+
 from drumbeat.core.model import Automation, Due, Interval, Workspace
 from drumbeat.core.planner import Planner
+from drumbeat.core.schedule import next_fire
 from drumbeat.protocols import Store
 from drumbeat.runtime.schedule_marks import (
+    Standing,
     Zones,
     accounted,
     read_finishes,
@@ -15,6 +19,8 @@ from drumbeat.runtime.schedule_marks import (
 )
 
 _ALL = 1_000_000
+_MOST = 10_000
+_INSTANT = timedelta(microseconds=1)
 
 
 async def preview(
@@ -27,7 +33,7 @@ async def preview(
     catch_up: timedelta,
     last_good: Mapping[str, Automation] | None = None,
     slug: str | None = None,
-    limit: int = _ALL,
+    limit: int = _MOST,
 ) -> list[Due]:
     """What the files and the marks make due up to `until`, by time, at most `limit`.
 
@@ -45,6 +51,62 @@ async def preview(
         slug: only this one.
         limit: at most so many.
     """
+    planner, _ = await _planned(
+        workspace,
+        store=store,
+        zones=zones,
+        now=now,
+        catch_up=catch_up,
+        last_good=last_good,
+        slug=slug,
+    )
+    # A file may say `* * * * *`, and whoever asks may look years ahead.
+    return await to_thread.run_sync(lambda: planner.upcoming(until=until, now=now, limit=limit))
+
+
+async def next_moment(
+    workspace: Workspace,
+    *,
+    store: Store | None,
+    zones: Zones,
+    now: datetime,
+    since: datetime,
+    catch_up: timedelta,
+    last_good: Mapping[str, Automation] | None = None,
+    slug: str,
+) -> datetime | None:
+    """The first moment at or after `since`, and not past, at which `slug` is due; None for none.
+
+    An interval has one such moment, its next; whether another follows is decided by its run.
+    """
+    planner, schedules = await _planned(
+        workspace,
+        store=store,
+        zones=zones,
+        now=now,
+        catch_up=catch_up,
+        last_good=last_good,
+        slug=slug,
+    )
+    due = planner.due_of(slug)
+    if due is None or due >= since:
+        return due
+    declared = schedules[slug]
+    if isinstance(declared.schedule, Interval):
+        return None
+    return next_fire(declared.schedule, after=since - _INSTANT, zone=declared.zone)
+
+
+async def _planned(
+    workspace: Workspace,
+    *,
+    store: Store | None,
+    zones: Zones,
+    now: datetime,
+    catch_up: timedelta,
+    last_good: Mapping[str, Automation] | None,
+    slug: str | None,
+) -> tuple[Planner, Mapping[str, Standing]]:
     marks = {} if store is None else await read_marks(store)
     finishes = {} if store is None else await read_finishes(store)
     open_fires = [] if store is None else await store.fires(slug=slug, open=True, limit=_ALL)
@@ -70,4 +132,4 @@ async def preview(
             zone=declared.zone,
             **accounted(schedule, value, finishes.get(name)),
         )
-    return planner.upcoming(until=until, now=now, limit=limit)
+    return planner, schedules

@@ -34,8 +34,9 @@ from drumbeat.errors import (
     StoreError,
 )
 from drumbeat.protocols import Store
+from drumbeat.runtime.log import log
 from drumbeat.runtime.reply_turn import ReplyTurn, current_layers
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 
 _ALL = 1_000_000

@@ -13,15 +13,17 @@ from drumbeat.runtime.answers import failure_of
 from drumbeat.runtime.clock import OverTime, SelfCancelled, attended, bounded, holding
 from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.log import log
 from drumbeat.runtime.preparation import (
     Unready,
     memory_folder,
     read_automation,
+    system_prompt,
     turn_env,
     working_folder,
 )
 from drumbeat.runtime.requirements import check_requirements
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 from drumbeat.runtime.turns import Ask, Exchange, Frame
 
 
@@ -125,6 +127,11 @@ class ReplyTurn:
                     packs=services.packs,
                     search_path=services.search_path,
                 )
+        try:
+            rules = await system_prompt(services, kind)
+        except Unready as unready:
+            # Without its rules a job's agent must not be spoken to, in a reply as in a run.
+            raise AgentError(unready.problem.message, code=unready.problem.code) from unready
         return Frame(
             slug=run.slug,
             automation=automation,
@@ -134,6 +141,7 @@ class ReplyTurn:
             config=layers.resolve(automation, self.profile),
             env={**turn_env(services, run.slug, run.run_id), "MEMORY_DIR": str(memory_dir)},
             cwd=working_folder(services, kind, run.slug, run.run_id),
+            system_prompt=rules,
             memory_dir=memory_dir,
             follow_ups=self.follow_ups,
             deadline=services.clock.monotonic() + self._limit.total_seconds(),

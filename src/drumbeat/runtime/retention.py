@@ -19,7 +19,8 @@ from drumbeat.core.identity import run_began
 from drumbeat.core.model import RunRecord
 from drumbeat.errors import StoreError
 from drumbeat.runtime.clock import holding, nap
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.log import log
+from drumbeat.runtime.services import Services
 
 __all__ = ["Retention"]
 

@@ -18,8 +18,9 @@ import attrs
 from drumbeat.core.model import Claim, Mark, Rotation
 from drumbeat.errors import ClaimLost
 from drumbeat.runtime.clock import holding
+from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import ROTATE, request_of
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 
 _PREFIX = "rotation:"
 

@@ -33,8 +33,9 @@ from drumbeat.runtime.conclusion import Ending, conclude
 from drumbeat.runtime.conversations import Conversation
 from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.log import log
 from drumbeat.runtime.preparation import Preparation, Unready, read_automation
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 from drumbeat.runtime.turns import Ask
 
 _JUDGMENT_FILE = Path("prompts") / "judgment.md"

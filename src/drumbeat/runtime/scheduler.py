@@ -5,20 +5,18 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Self
 
 import anyio
-import structlog
 from anyio.lowlevel import checkpoint
 
 from drumbeat.core.model import Due, Schedule
 from drumbeat.core.planner import Planner
 from drumbeat.protocols import Clock
 from drumbeat.runtime.clock import SystemClock, nap
+from drumbeat.runtime.log import log
 
 __all__ = ["Scheduler"]
 
 JUMP = timedelta(seconds=5)
 """How far wall clock and monotonic clock may part between two looks before it is a jump."""
-
-_log = structlog.stdlib.get_logger("drumbeat")
 
 
 class Scheduler:
@@ -259,7 +257,7 @@ class Scheduler:
         if self.on_jump is not None:
             self.on_jump(drift)
         else:
-            _log.warning("clock_jumped", seconds=drift.total_seconds(), now=now.isoformat())
+            log.warning("clock_jumped", seconds=drift.total_seconds(), now=now.isoformat())
 
     def _wake(self) -> None:
         self._changed.set()

@@ -6,9 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from drumbeat.core.model import Env, Pack
-
-DOOR_SECRETS = frozenset({"AGENT_API_SECRET", "SLACK_SIGNING_SECRET", "SVIX_SECRET"})
-"""What guards the doors: no child process ever sees these variables (spec, section 12)."""
+from drumbeat.core.signatures import DOOR_SECRETS
 
 RUN_VARIABLES = frozenset(
     {
@@ -55,7 +53,8 @@ def child_env(
     """The complete environment of a child process.
 
     Args:
-        base: what is inherited, less `withheld`, `DOOR_SECRETS` and `RUN_VARIABLES`.
+        base: what is inherited, less `withheld`, `DOOR_SECRETS`, which no child process ever sees
+            (spec, section 12), and `RUN_VARIABLES`.
         path: the folders of its `PATH`, in order.
         extra: what is set on purpose, such as `DRUMBEAT_RUN_ID`; wins over `base`, withheld or not.
         withheld: names that are not inherited: those of the engine's `secrets`.

@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import attrs
-import structlog
 
 from drumbeat.core.identity import run_id
 from drumbeat.core.model import Automation, Env, Event, Json, Kind, Mark, Pack, Workspace
@@ -18,13 +17,12 @@ from drumbeat.errors import Problem, StoreError
 from drumbeat.protocols import Agent, Clock, Pins, Store
 from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.config_files import ConfigFiles
+from drumbeat.runtime.log import log
 from drumbeat.runtime.places import Places
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.workspace import WorkspaceCache
 
 _PROBE = "probe:store"
-
-log = structlog.get_logger("drumbeat")
 
 
 @attrs.define(kw_only=True)

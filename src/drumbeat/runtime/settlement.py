@@ -19,7 +19,8 @@ import attrs
 from drumbeat.core.model import Automation, Claim, Fire, RunRecord, Usage
 from drumbeat.runtime.conclusion import Ending, conclude, wants_another_attempt
 from drumbeat.runtime.journal import Journal
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.log import log
+from drumbeat.runtime.services import Services
 
 
 @attrs.define(kw_only=True)

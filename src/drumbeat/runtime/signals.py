@@ -16,7 +16,7 @@ class Signal:
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self._event = anyio.Event()
 
     def notify(self) -> None:

@@ -9,7 +9,7 @@ from drumbeat.errors import DrumbeatError, EngineBusy
 from drumbeat.protocols import Clock, Store
 from drumbeat.runtime.clock import holding, nap
 from drumbeat.runtime.lock import EngineLock
-from drumbeat.runtime.services import log
+from drumbeat.runtime.log import log
 
 __all__ = ["outcome", "stand_by"]
 

@@ -101,11 +101,12 @@ class SqliteStore(Store):
         """As `Store.open`; on an open store it only changes the lease and lapses older claims.
 
         Raises:
-            StoreError: `store-damaged`, `store-newer`, `store-locked`, `store-full` or
+            StoreError: `store-damaged`, `store-newer`, `store-older` (without a holder, which alone
+                reads the whole file for damage and upgrades it), `store-locked`, `store-full` or
                 `store-failed`. A damaged file and one of a later release are left as they are.
         """
         with holding(self._clock, "store open"):
-            opened = self._opened or await self._connect(lease)
+            opened = self._opened or await self._connect(lease, whole=holder is not None)
             opened.commits.lease = lease
             try:
                 if holder is not None:
@@ -116,13 +117,13 @@ class SqliteStore(Store):
                 raise
             self._opened = opened
 
-    async def _connect(self, lease: timedelta) -> "_Opened":
+    async def _connect(self, lease: timedelta, *, whole: bool) -> "_Opened":
         limiter = anyio.CapacityLimiter(2)
         self._written = anyio.Event()
         readers: list[sqlite3.Connection] = []
 
         def begin() -> sqlite3.Connection:
-            prepare(self._path, busy=self._busy)
+            prepare(self._path, busy=self._busy, whole=whole)
             readers.append(connect(self._path, busy=self._busy))
             readers[0].execute("PRAGMA query_only = ON")
             return readers[0]
@@ -311,12 +312,22 @@ class SqliteStore(Store):
     # ---- questions
 
     async def fires(
-        self, *, slug: str | None = None, open: bool = False, limit: int = 100
+        self,
+        *,
+        slug: str | None = None,
+        open: bool = False,
+        around: datetime | None = None,
+        limit: int = 100,
     ) -> list[Fire]:
         """As `Store.fires`; a fire that is claimed is open."""
         return await self._read(
-            "fires", lambda db: store_reads.read_fires(db, slug, open=open, limit=limit)
+            "fires",
+            lambda db: store_reads.read_fires(db, slug, open=open, around=around, limit=limit),
         )
+
+    async def invalid_runs(self) -> list[str]:
+        """As `Store.invalid_runs`."""
+        return await self._read("invalid_runs", store_reads.read_invalid_runs)
 
     async def runs(
         self,

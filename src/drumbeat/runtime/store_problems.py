@@ -7,7 +7,7 @@ from typing import Final
 
 from drumbeat.errors import Problem, StoreError
 
-__all__ = ["store_closed", "store_damaged", "store_error", "store_newer"]
+__all__ = ["store_closed", "store_damaged", "store_error", "store_newer", "store_older"]
 
 _LOCKED: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -61,6 +61,18 @@ def store_newer(path: Path, found: int, known: int) -> StoreError:
             "it was left as it is",
             remedy="use the drumbeat release that wrote it, or a later one, or put back the backup "
             f"of {path.name} made by the upgrade",
+            path=path,
+        )
+    )
+
+
+def store_older(path: Path, found: int, known: int) -> StoreError:
+    """Return the error for a schema that only the holder of the data folder may upgrade."""
+    return StoreError(
+        Problem(
+            code="store-older",
+            message=f"{path.name} has the schema {found}, and this drumbeat works with {known}",
+            remedy="start the engine of this release on it first: it makes a backup and upgrades",
             path=path,
         )
     )

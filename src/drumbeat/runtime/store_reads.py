@@ -5,13 +5,22 @@ snapshot, and whatever is asked on that connection afterwards would be answered 
 """
 
 import sqlite3
+from datetime import datetime
 from typing import Any
 
 from drumbeat.core.model import DeliveryIntent, Event, Fire, Mark, Receipt, RunRecord, Sent
 from drumbeat.errors import EventsExpired, Problem
-from drumbeat.runtime.store_rows import decode, decode_value, storable
+from drumbeat.runtime.store_rows import decode, decode_value, instant, storable
 
-__all__ = ["read_events", "read_fires", "read_intent", "read_marks", "read_runs", "select_fires"]
+__all__ = [
+    "read_events",
+    "read_fires",
+    "read_intent",
+    "read_invalid_runs",
+    "read_marks",
+    "read_runs",
+    "select_fires",
+]
 
 
 def select_fires(
@@ -40,8 +49,17 @@ def select_fires(
     ]
 
 
-def read_fires(db: sqlite3.Connection, slug: str | None, *, open: bool, limit: int) -> list[Fire]:
-    """Return the open fires by due time, or all of them with the latest first."""
+def read_fires(
+    db: sqlite3.Connection,
+    slug: str | None,
+    *,
+    open: bool,
+    around: datetime | None = None,
+    limit: int,
+) -> list[Fire]:
+    """Return the open fires by due time, those due around an instant, or the latest first."""
+    if around is not None:
+        return _around(db, slug, instant(around), max(0, limit) // 2)
     conditions = ["TRUE"]
     values: list[Any] = []
     if slug is not None:
@@ -53,6 +71,26 @@ def read_fires(db: sqlite3.Connection, slug: str | None, *, open: bool, limit: i
     values.append(max(0, limit))
     condition = f"{' AND '.join(conditions)} ORDER BY {order} LIMIT ?"
     return [fire for _, fire in select_fires(db, condition, tuple(values))]
+
+
+def _around(db: sqlite3.Connection, slug: str | None, at: str, each: int) -> list[Fire]:
+    one, values = ("TRUE", ()) if slug is None else ("f.slug = ?", (storable(slug),))
+    before = select_fires(
+        db, f"{one} AND f.due <= ? ORDER BY f.due DESC, f.seq DESC LIMIT ?", (*values, at, each)
+    )
+    behind = select_fires(
+        db, f"{one} AND f.due > ? ORDER BY f.due, f.seq LIMIT ?", (*values, at, each)
+    )
+    return [fire for _, fire in (*reversed(before), *behind)]
+
+
+def read_invalid_runs(db: sqlite3.Connection) -> list[str]:
+    """Return the ids of the runs that ended without an intent."""
+    rows = db.execute(
+        "SELECT r.run_id FROM runs r LEFT JOIN intents i ON i.run_id = r.run_id "
+        "WHERE r.state != 'running' AND i.run_id IS NULL ORDER BY r.started_at, r.seq"
+    ).fetchall()
+    return [run_id for (run_id,) in rows]
 
 
 def read_intent(record: str, attempt: int, fire: Fire) -> DeliveryIntent:

@@ -19,7 +19,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from drumbeat.runtime.store_problems import store_damaged, store_error, store_newer
+from drumbeat.runtime.store_problems import (
+    store_damaged,
+    store_error,
+    store_newer,
+    store_older,
+)
 
 __all__ = ["SCHEMA_VERSION", "STEPS", "connect", "examine", "prepare"]
 
@@ -51,6 +56,7 @@ _TABLES: Final = (
     "CREATE INDEX fires_open ON fires (due, seq) WHERE verdict IS NULL",
     "CREATE INDEX fires_waiting ON fires (slug, cause, due, seq) WHERE verdict IS NULL",
     "CREATE INDEX fires_of_slug ON fires (slug, seq)",
+    "CREATE INDEX fires_by_due ON fires (slug, due, seq)",
     "CREATE INDEX fires_settled ON fires (settled_at) WHERE settled_at IS NOT NULL",
     # Apart from the fire, whose row is written again with every claim.
     """CREATE TABLE payloads (
@@ -156,28 +162,35 @@ def examine(path: Path, *, busy: timedelta = timedelta(seconds=5)) -> int:
         StoreError: `store-damaged`, `store-newer`, `store-locked` or `store-failed`.
     """
     try:
-        return _check(path, busy=busy, known=SCHEMA_VERSION)
+        return _check(path, busy=busy, known=SCHEMA_VERSION, whole=True)
     except (sqlite3.Error, OSError) as error:
         raise store_error(error, path) from error
 
 
-def prepare(path: Path, *, busy: timedelta, steps: Sequence[Step] = STEPS) -> None:
+def prepare(
+    path: Path, *, busy: timedelta, steps: Sequence[Step] = STEPS, whole: bool = True
+) -> None:
     """See to it that `path` is a whole store of the present schema, creating or upgrading it.
 
     Args:
         path: the file; a missing folder is created, mode 0700.
         busy: how long to wait for a lock.
         steps: the schema's steps.
+        whole: read the whole file for damage and upgrade an older schema, as its holder does. Else
+            only the header is looked at, and an older schema is refused.
 
     Raises:
-        StoreError: `store-damaged` or `store-newer`, and the file was left as it is;
+        StoreError: `store-damaged`, `store-older` or `store-newer`, and the file was left as it is;
             `store-locked`, `store-full` or `store-failed`, and the schema is what it was.
     """
     try:
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _make(path, busy=busy, steps=steps)
-        if _check(path, busy=busy, known=len(steps)) < len(steps):
+        version = _check(path, busy=busy, known=len(steps), whole=whole)
+        if version < len(steps):
+            if not whole:
+                raise store_older(path, version, len(steps))
             _upgrade(path, busy=busy, steps=steps)
         for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
             _make_private(file)
@@ -234,7 +247,7 @@ def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _check(path: Path, *, busy: timedelta, known: int) -> int:
+def _check(path: Path, *, busy: timedelta, known: int, whole: bool) -> int:
     with closing(connect(path, busy=busy, read_only=True)) as db:
         version = _version(db)
         if db.execute("PRAGMA page_count").fetchone()[0] == 0:
@@ -243,7 +256,7 @@ def _check(path: Path, *, busy: timedelta, known: int) -> int:
             raise store_damaged(path, "another program wrote it")
         if version > known:
             raise store_newer(path, version, known)
-        found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        found = db.execute("PRAGMA quick_check(1)").fetchone()[0] if whole else "ok"
         if found != "ok":
             raise store_damaged(path, " ".join(str(found).split()))
     return version

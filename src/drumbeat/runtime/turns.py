@@ -33,7 +33,8 @@ from drumbeat.protocols import FollowUps
 from drumbeat.runtime.answers import described, failure_of, is_reply, is_usage
 from drumbeat.runtime.clock import OverTime, bounded, holding
 from drumbeat.runtime.journal import Journal
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.log import log
+from drumbeat.runtime.services import Services
 
 
 @attrs.frozen(kw_only=True)
@@ -58,6 +59,7 @@ class Frame:
     config: Json
     env: Mapping[str, str]
     cwd: Path
+    system_prompt: str | None
     memory_dir: Path
     follow_ups: FollowUps
     deadline: float
@@ -177,7 +179,7 @@ class Exchange:
             prompt=ask.prompt,
             context=context,
             requirements=frame.requirements,
-            system_prompt=None,
+            system_prompt=frame.system_prompt,
             skills=(),
             # Copies: what an agent does to them must reach neither the next turn nor the record.
             config=deepcopy(frame.config),

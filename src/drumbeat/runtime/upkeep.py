@@ -11,9 +11,10 @@ from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.clock import holding, nap
 from drumbeat.runtime.conclusion import Ending
 from drumbeat.runtime.dispatcher import Dispatcher
+from drumbeat.runtime.log import log
 from drumbeat.runtime.packs import reload_packs
 from drumbeat.runtime.replies import Replies
-from drumbeat.runtime.services import Services, log
+from drumbeat.runtime.services import Services
 
 
 @attrs.define(kw_only=True)

@@ -8,6 +8,9 @@ its stamp believed. Links are read every time. Content that is unchanged is neve
 What is missing is not what is gone: a file counts as removed after two reloads in a row, since
 editors and version control replace files by taking them away first; and a folder that is not there
 is an error which leaves everything as it was last known, since disks get unmounted.
+
+A job file may ask for what an engine does not serve: a webhook, an inbox, a clone. It is refused
+here (`unserved.py`), and not by the contract, which knows these keys.
 """
 
 import os
@@ -23,11 +26,14 @@ import attrs
 from anyio import to_thread
 
 from drumbeat.core.automation_file import validate_automation_content
+from drumbeat.core.job_file import read_job
 from drumbeat.core.model import Automation, Workspace
 from drumbeat.core.slug import slug_clashes, slug_problem
+from drumbeat.core.webhooks import route_clashes
 from drumbeat.errors import AutomationError, Finding, NotFound, Problem, WorkspaceError
 from drumbeat.runtime.files import FileFault, read_inside
 from drumbeat.runtime.packs import load_packs
+from drumbeat.runtime.unserved import unserved
 
 FOLDERS = ("automations", "jobs")
 """Where files that say what runs are looked for; nothing below these is entered."""
@@ -117,7 +123,7 @@ class WorkspaceCache:
         """
         async with self._lock:
             try:
-                files = await to_thread.run_sync(_scan, self._path, self._files)
+                files = await to_thread.run_sync(_scan, self._path, self._files, self._systems)
             except WorkspaceError as error:
                 return WorkspaceChange(workspace=self._workspace, error=error)
             before, self._files = self._workspace, files
@@ -133,7 +139,9 @@ class WorkspaceCache:
             NotFound: there is no such file at this moment; one that is being replaced may be back
                 a moment later.
         """
-        return await to_thread.run_sync(_read, self._path, slug, _folders(self._files))
+        return await to_thread.run_sync(
+            _read, self._path, slug, _folders(self._files), self._systems
+        )
 
 
 # ---- one file
@@ -144,7 +152,10 @@ _Stamp: TypeAlias = tuple[int, int, int, int]
 
 @attrs.frozen(kw_only=True)
 class _File:
-    """What is known of a file; `missing` since the last reload, `good` the last that loaded."""
+    """What is known of a file; `missing` since the last reload, `good` the last that loaded.
+
+    One with problems may have an `automation` all the same: it keeps the contract, and is not run.
+    """
 
     automation: Automation | None = None
     problems: tuple[Problem, ...] = ()
@@ -156,7 +167,11 @@ class _File:
 
 
 def _look(
-    root: Path, path: Path, entry: os.DirEntry[str], known: _File | None = None
+    root: Path,
+    path: Path,
+    entry: os.DirEntry[str],
+    systems: Collection[str] | None,
+    known: _File | None = None,
 ) -> _File | None:
     """Read a file unless it is known to be unchanged; None when it went away meanwhile."""
     good = None if known is None else known.good
@@ -181,11 +196,11 @@ def _look(
     if known is not None and digest == known.digest:
         settled = stamp is not None and stamp == known.stamp
         return attrs.evolve(known, stamp=stamp, settled=settled, missing=False)
-    automation, problems = _parse(data, path)
+    automation, problems = _parse(data, path, systems)
     return _File(
         automation=automation,
         problems=problems,
-        good=automation or good,
+        good=good if problems else automation,
         digest=digest,
         stamp=stamp,
     )
@@ -197,11 +212,16 @@ def _stamp(info: os.stat_result) -> _Stamp | None:
     return info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino
 
 
-def _parse(data: bytes, path: Path) -> tuple[Automation | None, tuple[Problem, ...]]:
+def _parse(
+    data: bytes, path: Path, systems: Collection[str] | None
+) -> tuple[Automation | None, tuple[Problem, ...]]:
     try:
-        return validate_automation_content(data, path=path), ()
+        if path.parent.name != "jobs":
+            return validate_automation_content(data, path=path), ()
+        job = read_job(data, path=path, systems=systems)
     except AutomationError as error:
         return None, error.problems
+    return job.automation, tuple(unserved(job.front_matter.root, path))
 
 
 def _misplaced(path: Path, entry: os.DirEntry[str]) -> Problem | None:
@@ -213,16 +233,7 @@ def _misplaced(path: Path, entry: os.DirEntry[str]) -> Problem | None:
             remedy=f"rename it to {path.stem}.md",
             path=path,
         )
-    if path.name != entry.name:
-        return slug_problem(path.stem, path)
-    if path.parent.name == "jobs":
-        return Problem(
-            code="job-files-unsupported",
-            message="job files are not read, so this one never runs",
-            remedy=f"write it as automations/{path.name} with a trigger and steps",
-            path=path,
-        )
-    return None
+    return slug_problem(path.stem, path) if path.name != entry.name else None
 
 
 _FAULT_CODES = {
@@ -304,11 +315,13 @@ def _folders(files: Mapping[Path, _File]) -> frozenset[str]:
     return frozenset(path.parent.name for path in files)
 
 
-def _scan(root: Path, known: Mapping[Path, _File]) -> dict[Path, _File]:
+def _scan(
+    root: Path, known: Mapping[Path, _File], systems: Collection[str] | None
+) -> dict[Path, _File]:
     """Look at every file; keep what is missing for the first time, drop what is missing again."""
     files: dict[Path, _File] = {}
     for path, entry in sorted(_listing(root, _folders(known)).items()):
-        file = _look(root, path, entry, known.get(path))
+        file = _look(root, path, entry, systems, known.get(path))
         if file is not None:
             files[path] = file
     present = {path.stem.casefold() for path in files}
@@ -321,17 +334,29 @@ def _scan(root: Path, known: Mapping[Path, _File]) -> dict[Path, _File]:
 
 def _workspace(root: Path, files: Mapping[Path, _File]) -> Workspace:
     present = [path for path, file in files.items() if path.suffix == ".md" and not file.missing]
-    clashes = {problem.path: problem for problem in slug_clashes(present)}
+    clashes = _clashes(present, [files[path].automation for path in present])
     automations: list[Automation] = []
     problems: dict[Path, tuple[Problem, ...]] = {}
     for path, file in sorted(files.items()):
-        found = (*file.problems, clashes[path]) if path in clashes else file.problems
+        found = (*file.problems, *clashes.get(path, ()))
         if found:
             problems[path] = found
         elif file.automation is not None:
             automations.append(file.automation)
     automations.sort(key=lambda automation: automation.slug)
     return Workspace(path=root, automations=tuple(automations), problems=problems, packs=())
+
+
+def _clashes(
+    paths: Collection[Path], read: Collection[Automation | None]
+) -> dict[Path, list[Problem]]:
+    """What stands between files: one slug or one route that two of them have, by path."""
+    found: dict[Path, list[Problem]] = {}
+    routed = route_clashes(automation for automation in read if automation is not None)
+    for problem in (*slug_clashes(paths), *routed):
+        assert problem.path is not None  # each is located at its file
+        found.setdefault(Path(problem.path), []).append(problem)
+    return found
 
 
 def _change(before: Workspace, after: Workspace) -> WorkspaceChange:
@@ -354,7 +379,9 @@ def _change(before: Workspace, after: Workspace) -> WorkspaceChange:
     )
 
 
-def _read(root: Path, slug: str, expected: Collection[str]) -> Automation:
+def _read(
+    root: Path, slug: str, expected: Collection[str], systems: Collection[str] | None
+) -> Automation:
     try:
         listing = _listing(root, expected)
     except WorkspaceError as error:
@@ -363,17 +390,18 @@ def _read(root: Path, slug: str, expected: Collection[str]) -> Automation:
         path for path in listing if path.suffix == ".md" and path.stem.casefold() == slug.casefold()
     ]
     exact = [path for path in same if path.stem == slug]
-    file = _look(root, exact[0], listing[exact[0]]) if exact else None
+    file = _look(root, exact[0], listing[exact[0]], systems) if exact else None
     if file is None:
         raise NotFound(
             Problem(
                 code="automation-not-found",
-                message=f"there is no file automations/{slug}.md",
+                message=f"there is no file {slug}.md in automations/ or jobs/",
                 remedy="check the name: it is the file name without .md, as it stands",
             )
         )
+    # Whoever has a route is refused for that alone, so who shares it need not be read.
     clashes = [problem for problem in slug_clashes(same) if problem.path == exact[0]]
-    if file.automation is None or clashes:
+    if file.automation is None or file.problems or clashes:
         raise AutomationError((*file.problems, *clashes))
     return file.automation
 

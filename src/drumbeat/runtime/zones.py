@@ -8,11 +8,11 @@ from re import ASCII, IGNORECASE, fullmatch
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-import structlog
 import tzlocal
 
 from drumbeat.core.model import Env, Kind
 from drumbeat.errors import DrumbeatError, Problem
+from drumbeat.runtime.log import log
 
 __all__ = ["Zone", "resolve_zone", "system_zone", "zones_for"]
 
@@ -60,8 +60,6 @@ _ABBREVIATIONS = {
     "JST": "Asia/Tokyo",
 }
 _NOT_PLACES = frozenset({"localtime", "posixrules", "Factory"})
-
-_log = structlog.stdlib.get_logger("drumbeat")
 
 
 class Zone(NamedTuple):
@@ -124,9 +122,7 @@ def system_zone(
         why = error.problem.message
     except (LookupError, ValueError) as error:
         why = str(error)
-    _log.warning(
-        "zone_unnamed", zone=UTC_ZONE, reason=why, remedy="set TZ or the engine's timezone"
-    )
+    log.warning("zone_unnamed", zone=UTC_ZONE, reason=why, remedy="set TZ or the engine's timezone")
     return Zone(ZoneInfo(UTC_ZONE), UTC_ZONE, "default, because the system zone has no name")
 
 

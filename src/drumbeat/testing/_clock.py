@@ -136,7 +136,7 @@ class ManualClock(Clock):
     def holding(self, what: str) -> AbstractContextManager[None]:
         """Keep time still while the block runs, except while it sleeps on this clock.
 
-        Whatever waits for a thread, a socket or a child process belongs into such a block; an agent
+        Whatever waits for a thread, a socket or a child process belongs in such a block; an agent
         of a test that does needs none, as the engine has put one around it.
 
         Args:

@@ -62,6 +62,7 @@ async def check_store(factory: Callable[[], Store]) -> None:
         _check_conversations,
         _check_take_over,
         _check_runs,
+        _check_neighbours,
         _check_events,
         _check_many_writers,
         _check_purge,
@@ -393,6 +394,21 @@ async def _check_take_over(store: Store) -> None:
     await store.finish(freed, None)
     await store.finish(taken, _run(taken, state="interrupted"))
     _same((await _stored(store, fire)).reason, "interrupted", "who took over settles the fire")
+
+
+async def _check_neighbours(store: Store) -> None:
+    day = timedelta(days=1)
+    await store.add_fires(
+        [
+            _fire("near", str(number), due=_NOW + number * day, verdict="missed", reason="late")
+            for number in range(6)
+        ]
+    )
+    found = await store.fires(slug="near", around=_NOW + 2 * day, limit=4)
+    assert [fire.due for fire in found] == [_NOW + number * day for number in (1, 2, 3, 4)], (
+        "fires(around=…) gives half of `limit` due by that instant and half due later, by due time"
+    )
+    assert await store.invalid_runs() == [], "invalid_runs() names runs without an intent alone"
 
 
 async def _check_runs(store: Store) -> None:

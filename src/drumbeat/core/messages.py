@@ -1,0 +1,66 @@
+"""The words of messages: quoting what an author wrote, the nearest word, lists, places."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from drumbeat.core.secret_shapes import hide_secrets
+
+__all__ = ["closest", "did_you_mean", "listed", "on_lines", "quoted", "shown"]
+
+_LONGEST_SEARCHED = 400
+_LONGEST_SHOWN = 60
+
+
+def quoted(text: str) -> str:
+    """Quote what an author wrote for a message: short, on one line, without anything secret."""
+    return repr(_short(text, _LONGEST_SHOWN))
+
+
+def shown(text: str, *, longest: int = _LONGEST_SHOWN) -> str:
+    """What an author wrote as part of a line, without quotes, else as `quoted`.
+
+    Args:
+        text: what was written.
+        longest: the characters above which it is cut.
+    """
+    short = _short(text, longest)
+    return "".join(each if each.isprintable() else _escaped(each) for each in short)
+
+
+def closest(word: str, options: Iterable[str]) -> str | None:
+    """The option that `word` most likely stands for, or None. Case, `_` and spaces count little."""
+    known = {_plain(option): option for option in options}
+    match = difflib.get_close_matches(_plain(word)[:100], known, n=1, cutoff=0.6)
+    return known[match[0]] if match else None
+
+
+def did_you_mean(word: str, options: Iterable[str]) -> str:
+    """Return `; did you mean …?`, or nothing where no option is near."""
+    option = closest(word, options)
+    return "" if option is None else f"; did you mean {option!r}?"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join words for a message: `a, b or c`."""
+    return " or ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def on_lines(first: int, second: int) -> str:
+    """Where something stands twice: on two lines, or on one."""
+    if first == second:
+        return f"both times on line {first}"
+    return f"on line {first} and on line {second}"
+
+
+def _short(text: str, longest: int) -> str:
+    # A cut secret would look like none: what is shown lies well before the cut.
+    text = hide_secrets(text[: max(_LONGEST_SEARCHED, 2 * longest)])
+    return text if len(text) <= longest else text[: longest - 3] + "…"
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def _plain(word: str) -> str:
+    return word.strip().casefold().replace("_", "-").replace(" ", "-")

@@ -1,0 +1,42 @@
+"""The log of the engine, which never gets in the way of what it tells of."""
+
+from typing import Any
+
+import attrs
+import structlog
+
+
+@attrs.frozen
+class Log:
+    """Lines with a fixed event name and facts, written by structlog as the host configured it.
+
+    No method raises an `Exception`: where the lines go is the host's, and its disk can be full, its
+    reader gone, or its stream unable to encode a name. A line that cannot be written is dropped.
+    """
+
+    name: str
+
+    def info(self, event: str, /, **facts: Any) -> None:
+        """Say what is as it should be."""
+        self._write("info", event, facts)
+
+    def warning(self, event: str, /, **facts: Any) -> None:
+        """Say what was made up for."""
+        self._write("warning", event, facts)
+
+    def error(self, event: str, /, **facts: Any) -> None:
+        """Say what somebody has to look at."""
+        self._write("error", event, facts)
+
+    def _write(self, level: str, event: str, facts: dict[str, Any]) -> None:
+        try:
+            # Asked for each time: a host may configure structlog at any time, a test does.
+            getattr(structlog.get_logger(self.name), level)(event, **facts)
+        except Exception:  # noqa: BLE001, S110
+            # There is nowhere left to say so, and no run and no host may end for want of a line:
+            # what the lines tell of stands in the store, in events and in `status()` as well.
+            pass
+
+
+log = Log("drumbeat")
+"""The one log of drumbeat."""

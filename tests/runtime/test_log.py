@@ -1,0 +1,110 @@
+"""The log: where its lines go is the host's, and what becomes of them stops nothing."""
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import anyio
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from drumbeat import AgentError, RunRecord, Turn
+from drumbeat.runtime.log import log
+from drumbeat.testing import ScriptedAgent
+
+
+class Switched:
+    """A stream of the host that goes bad while it is in use."""
+
+    def __init__(self) -> None:
+        self.target: TextIO = io.StringIO()
+
+    def write(self, text: str) -> int:
+        return self.target.write(text)
+
+    def flush(self) -> None:
+        self.target.flush()
+
+
+@pytest.fixture
+def stream() -> Iterator[Switched]:
+    """The stream that structlog prints to."""
+    switched = Switched()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(switched))  # type: ignore[arg-type]
+    yield switched
+    structlog.reset_defaults()
+
+
+def full() -> TextIO:
+    return Path("/dev/full").open("w", buffering=1, encoding="utf-8")
+
+
+def unread() -> TextIO:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return os.fdopen(writer, "w", buffering=1, encoding="utf-8")
+
+
+def closed() -> TextIO:
+    target = io.StringIO()
+    target.close()
+    return target
+
+
+def ascii_only() -> TextIO:
+    return io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+
+
+def test_the_log_is_captured_with_its_level() -> None:
+    with capture_logs() as lines:
+        log.info("first", slug="check")
+        log.warning("second")
+        log.error("third", event_count=3)
+    assert lines == [
+        {"event": "first", "slug": "check", "log_level": "info"},
+        {"event": "second", "log_level": "warning"},
+        {"event": "third", "event_count": 3, "log_level": "error"},
+    ]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("broken", [full, unread, closed, ascii_only])
+async def test_a_log_that_takes_nothing_stops_neither_engine_nor_host(
+    host: Any, stream: Switched, broken: Any
+) -> None:
+    """A full disk, a reader that is gone, a closed stream, a name that it cannot encode."""
+    host.write(name="Café")
+    lived_on = False
+
+    def raises(turn: Turn) -> str:
+        msg = "café"
+        raise AgentError(msg)
+
+    target = broken()
+    async with host.engine(agent=ScriptedAgent(default=raises)) as engine:
+        stream.target = target
+        run: RunRecord = await host.fire(engine)
+        status = await engine.status()
+        await anyio.lowlevel.checkpoint()
+        lived_on = True
+    stream.target = io.StringIO()
+    with pytest.raises((OSError, ValueError)):  # it did take nothing
+        _fill(target)
+    _shut(target)
+    assert lived_on
+    assert (run.state, status.state, status.faults) == ("failed", "running", ())
+
+
+def _shut(target: TextIO) -> None:
+    try:
+        target.close()
+    except OSError:
+        target.close()
+
+
+def _fill(target: TextIO) -> None:
+    target.write("café\n" * 10_000)
+    target.flush()
