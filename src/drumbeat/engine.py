@@ -466,7 +466,7 @@ class Engine(Client):
 
     def _look_at_requests(self) -> None:
         if self._life is not None:
-            self._life.desk.asked.notify()
+            self._life.services.requests_changed.notify()
 
     async def acknowledge(self, intent_id: str, receipt: Receipt | None = None) -> None:
         """As `Client.acknowledge`; a later intent of that automation can go out then."""

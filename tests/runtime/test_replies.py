@@ -338,6 +338,21 @@ async def test_the_folder_of_the_run_tells_of_the_answer(host: Any) -> None:
     assert record.turns[2].reply is None
 
 
+async def test_the_folder_of_an_old_run_stays_for_its_answers(host: Any) -> None:
+    """As long after the last of them as after a run."""
+    host.write()
+    async with host.engine() as engine:
+        run = await engine.run("check")
+        await engine.settled()
+        await host.clock.advance(timedelta(days=35))
+        assert not host.folder(run).exists()
+        await engine.reply(run.run_id, "Hello")
+        await host.clock.advance(timedelta(days=20))
+        assert (host.folder(run) / "turns" / "02-reply.md").exists()
+        await host.clock.advance(timedelta(days=20))
+        assert not host.folder(run).exists()
+
+
 async def test_artifacts_that_cannot_be_written_do_not_cost_the_answer(host: Any) -> None:
     host.write()
     async with host.engine() as engine:

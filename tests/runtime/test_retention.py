@@ -149,6 +149,19 @@ async def test_a_folder_that_cannot_be_removed_is_said_once_and_stops_nothing(
     assert "Permission denied" in said
 
 
+async def test_a_folder_that_cannot_be_read_stops_nothing(
+    host: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.write()
+    host.data.mkdir()
+    (host.data / "runs").write_text("in the way", encoding="utf-8")
+    async with host.engine(settings=SHORT) as engine:
+        await engine.run("check")
+        await drive(engine, until=host.clock.now() + 20 * DAY)
+        assert await engine.runs() == []
+    assert capsys.readouterr().out.count("folder_not_read") == 1
+
+
 async def test_trouble_with_the_store_is_tried_again_within_the_hour(host: Any) -> None:
     host.write()
     from drumbeat import Problem, StoreError

@@ -15,7 +15,6 @@ from drumbeat.testing import ScriptedAgent
 
 pytestmark = pytest.mark.anyio
 
-SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
@@ -56,6 +55,12 @@ async def held(host: Any, **options: Any) -> AsyncIterator[Holder]:
         await group.start(partial(holder.live, host.engine(**options)))
         yield holder
         holder.go.set()
+
+
+async def put_in(engine: Engine, slug: str = "check") -> None:
+    """Return once a fire of the automation is in the store."""
+    while not await engine.fires(slug):
+        await anyio.sleep(0.01)
 
 
 async def state(engine: Engine) -> str:
@@ -115,6 +120,7 @@ async def test_run_waits_for_the_record_that_the_holder_makes(host: Any) -> None
     async with host.engine() as holder, host.engine(standby=True) as engine:
         async with anyio.create_task_group() as group:
             group.start_soon(run, engine)
+            await put_in(engine)
             for _ in range(15):
                 await host.clock.advance(MINUTE)
         assert records == await holder.runs()
@@ -141,7 +147,7 @@ async def test_run_of_a_standby_says_when_the_holder_skipped_it(host: Any) -> No
         await holder.fire("other")
         await host.clock.advance(MINUTE)
         group.start_soon(run, engine)
-        await host.clock.advance(SECOND)
+        await put_in(engine)
         (host.workspace / "automations" / "check.md").unlink()
         for _ in range(90):
             await host.clock.advance(MINUTE)
@@ -158,6 +164,7 @@ async def test_run_of_a_standby_that_is_left_says_so(host: Any) -> None:
     async with host.engine(), anyio.create_task_group() as group:
         async with host.engine(standby=True) as engine:
             group.start_soon(run, engine)
+            await put_in(engine)
             await host.clock.advance(MINUTE)
         await host.clock.advance(MINUTE)
 

@@ -10,40 +10,45 @@ from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import CANCEL, ROTATE, cancelled, open_requests
 from drumbeat.runtime.rotations import rotate_if_asked
 from drumbeat.runtime.services import Services
-from drumbeat.runtime.signals import Signal
 
 
 @attrs.define(kw_only=True)
 class Desk:
     """The desk of one engine: what `requests.py` describes, carried out.
 
-    It looks each `Settings.request_poll`, and at once when `asked` is notified.
+    It looks each `Settings.request_poll`, and at once when `Services.requests_changed` is notified.
+    While the store is in trouble it does not.
     """
 
     services: Services
     dispatcher: Dispatcher
-    asked: Signal = attrs.field(factory=Signal)
-    """Somebody left a request in this process."""
     _looked: int = -1
 
     @property
     def idle(self) -> bool:
         """Whether it has seen to all that was asked in this process, as far as it can be by now."""
-        return self._looked == self.asked.count or "store" in self.services.faults
+        services = self.services
+        return self._looked == services.requests_changed.count or "store" in services.faults
 
     async def run(self) -> None:
         """Take requests up until cancelled."""
         services = self.services
         while True:
-            seen = self.asked.count
-            try:
-                for mark in await open_requests(services.store):
-                    await self._take_up(mark)
-            except StoreError as error:
-                services.trouble(error)
+            seen = services.requests_changed.count
+            if "store" not in services.faults:
+                await self._look()
             self._looked = seen
             services.state_changed.notify()
-            await self.asked.wait(seen, clock=services.clock, glance=services.settings.request_poll)
+            await services.requests_changed.wait(
+                seen, clock=services.clock, glance=services.settings.request_poll
+            )
+
+    async def _look(self) -> None:
+        try:
+            for mark in await open_requests(self.services.store):
+                await self._take_up(mark)
+        except StoreError as error:
+            self.services.trouble(error)
 
     async def _take_up(self, mark: Mark) -> None:
         if mark.key.startswith(CANCEL):

@@ -7,6 +7,7 @@ is still known when its folder goes. Nothing here can fail a run, and whatever a
 found the next time.
 """
 
+import os
 import shutil
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -76,13 +77,37 @@ class Retention:
         """The folders of runs old enough to be looked at, and whether each has its `work/`."""
         settings = self.services.settings
         found = []
-        for folder, began in _folders(self.services.artifacts.root):
+        for folder, began in self._folders(self.services.artifacts.root):
             works = (folder / "work").is_dir()
             if began <= now - settings.keep_artifacts or (
                 works and began <= now - settings.keep_work
             ):
                 found.append((folder, works))
         return found
+
+    def _folders(self, root: Path) -> Iterator[tuple[Path, datetime]]:
+        """The folders of runs, and when each run began; anything else is somebody's, and stays."""
+        for slug in self._listed(root):
+            for folder in self._listed(slug):
+                began = run_began(folder.name)
+                if began is not None:
+                    yield folder, began
+
+    def _listed(self, folder: Path) -> list[Path]:
+        """The folders in a folder; links are somebody's."""
+        try:
+            with os.scandir(folder) as entries:
+                return [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._complain("folder_not_read", folder, error)
+            return []
+
+    def _complain(self, what: str, folder: Path, error: OSError) -> None:
+        if folder not in self._shown:
+            self._shown.add(folder)
+            log.warning(what, folder=str(folder), reason=error.strerror or str(error))
 
     async def _tidy(self, folder: Path, now: datetime, *, works: bool) -> bool:
         """Remove what is old of one folder, and say whether that was anything."""
@@ -106,26 +131,10 @@ class Retention:
         try:
             await to_thread.run_sync(shutil.rmtree, folder)
         except OSError as error:
-            if folder not in self._shown:
-                self._shown.add(folder)
-                reason = error.strerror or str(error)
-                log.warning("folder_not_removed", folder=str(folder), reason=reason)
+            self._complain("folder_not_removed", folder, error)
             return False
         return True
 
 
 def _is_awaited(run: RunRecord) -> bool:
     return run.delivery == "pending" or run.fire.verdict is None
-
-
-def _folders(root: Path) -> Iterator[tuple[Path, datetime]]:
-    """The folders of runs, and when each run began; anything else is somebody's, and stays."""
-    try:
-        slugs = [entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink()]
-    except FileNotFoundError:
-        return
-    for slug in slugs:
-        for folder in slug.iterdir():
-            began = run_began(folder.name)
-            if began is not None and folder.is_dir() and not folder.is_symlink():
-                yield folder, began

@@ -52,6 +52,8 @@ class Services:
     """There may be a fire to take, or room to take one."""
     intents_changed: Signal = attrs.field(factory=Signal)
     """There may be an intent to deliver."""
+    requests_changed: Signal = attrs.field(factory=Signal)
+    """Somebody in this process asked for something (`requests.py`)."""
     conversations_freed: Signal = attrs.field(factory=Signal)
     """A conversation was given back."""
     pinning: anyio.Lock = attrs.field(factory=anyio.Lock)
@@ -121,6 +123,7 @@ class Services:
             log.info("store_recovered")
             self.fires_changed.notify()
             self.intents_changed.notify()
+            self.requests_changed.notify()
             self.state_changed.notify()
 
     async def probe(self) -> None:
