@@ -13,7 +13,7 @@ from drumbeat.runtime import rotations
 from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.deliveries import Deliveries
 from drumbeat.runtime.dispatcher import Dispatcher
-from drumbeat.runtime.rules import Rules, publish
+from drumbeat.runtime.rules import Rules
 from drumbeat.runtime.scheduler import Scheduler
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.settlement import Settlement
@@ -51,11 +51,12 @@ class Life:
             finished=scheduler.finished,
         )
         agenda = Agenda(services=services, scheduler=scheduler, is_going=dispatcher.busy)
+        rules = Rules(zones=services.zones, catch_up=settings.catch_up)
         return cls(
             services=services,
             agenda=agenda,
             dispatcher=dispatcher,
-            upkeep=Upkeep(services=services, agenda=agenda, dispatcher=dispatcher),
+            upkeep=Upkeep(services=services, agenda=agenda, dispatcher=dispatcher, rules=rules),
             deliveries=(
                 None if deliverer is None else Deliveries(services=services, deliverer=deliverer)
             ),
@@ -64,7 +65,7 @@ class Life:
     @property
     def rules(self) -> Rules:
         """What clients have to know to foresee what comes."""
-        return Rules(zones=self.services.zones, catch_up=self.services.settings.catch_up)
+        return self.upkeep.rules
 
     @property
     def quiet(self) -> bool:
@@ -83,7 +84,7 @@ class Life:
         await self.agenda.load()
         try:
             await self.dispatcher.settlement.carry_on()
-            await publish(services.store, self.rules)
+            await self.upkeep.publish()
             await self.agenda.sync(services.workspace.workspace)
         except StoreError as error:
             services.trouble(error)
