@@ -652,3 +652,66 @@ def test_schema_of_a_job_has_the_keys_of_jobs() -> None:
     assert "cron" in properties
     assert "automation" not in properties
     assert call("schema", "--kind", "other").exit_code == 2
+
+
+# ---- what an engine would find on this machine
+
+NEEDY = GOOD.replace(
+    "  steps:",
+    "  requires:\n    - guidance/RULES.md\n    - no-such-tool-here\n  inject:\n"
+    '    - argv: ["bin/feed"]\n      label: feed\n    - argv: ["sh", "-c", "true"]\n'
+    "      label: shell\n  steps:",
+)
+
+
+def test_validate_says_what_a_run_would_lack(workspace: Path) -> None:
+    """A missing file is an error; a missing tool may be there where the engine runs."""
+    write(workspace / "automations/needy.md", NEEDY)
+    result = call("validate", "ws")
+    assert result.exit_code == 1
+    assert "needy.md: error: required 'guidance/RULES.md' is not usable" in result.output
+    assert "needy.md: warning: required 'no-such-tool-here' is not usable" in result.output
+    assert "needy.md: warning: no executable 'bin/feed' is found in the workspace" in result.output
+    assert "'sh'" not in result.output
+    assert os.environ["PATH"] not in result.output
+    write(workspace / "guidance/RULES.md", "Be kind.\n")
+    write(workspace / "bin/feed", "#!/bin/sh\n").chmod(0o755)
+    write(workspace / "bin/no-such-tool-here", "#!/bin/sh\n").chmod(0o755)
+    result = call("validate", "ws")
+    assert (result.exit_code, result.output) == (
+        0,
+        "2 files checked: 0 problems, 0 errors, 0 warnings\n",
+    )
+
+
+def test_validate_refuses_the_configuration_that_an_engine_refuses(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workspace's file and the one that the environment names, with their places."""
+    write(workspace / "agent-config.yaml", "default:\n  provider:\n    api_key: hush\n")
+    monkeypatch.setenv("AMPLIFIER_AGENT_CONFIG", str(workspace / "nowhere.yaml"))
+    result = call("validate", "ws")
+    assert result.exit_code == 1
+    assert "ws/agent-config.yaml:3" in result.output
+    assert "[agent-config-missing]" in result.output
+    assert "hush" not in result.output
+
+
+def test_validate_reports_packs_and_configuration_together(workspace: Path) -> None:
+    """One start would refuse both, so one look says both, each where it stands."""
+    write(workspace / "drumpacks.txt", "drumpacks/none\n")
+    write(workspace / "agent-config.yml", "default: {}\n")
+    result = call("validate", "ws")
+    assert result.exit_code == 1
+    assert "ws/drumpacks.txt:1:1: " in result.output
+    assert "[agent-config-misnamed]" in result.output
+
+
+@pytest.mark.parametrize("name", ["drumpack.txt", "Drumpacks.txt"])
+def test_validate_notices_a_misnamed_list_of_packs(workspace: Path, name: str) -> None:
+    """A list that nothing reads is an error, and says the right name."""
+    write(workspace / name, "drumpacks/mail\n")
+    result = call("validate", "ws")
+    assert result.exit_code == 1
+    assert f"ws/{name}: error: " in result.output
+    assert "rename it to drumpacks.txt" in result.output

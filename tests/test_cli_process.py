@@ -230,7 +230,7 @@ def test_without_the_extra_the_remedy_is_named(missing: str) -> None:
         f"import sys; sys.modules[{missing!r}] = None; from drumbeat.cli import main; main(['-h'])"
     )
     assert ended.returncode == 2
-    assert "pip install 'drumbeat[cli]'" in ended.stderr
+    assert "pip install '.[cli]'" in ended.stderr
     assert f"needs {missing}," in ended.stderr
     assert "Traceback" not in ended.stderr
 

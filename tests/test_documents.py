@@ -169,3 +169,16 @@ def test_the_command_line_page_has_every_command() -> None:
         if option.startswith("--") and option not in sections[name]
     ]
     assert missing == []
+
+
+def test_nothing_is_installed_from_where_it_is_not_published() -> None:
+    """Every line that installs drumbeat does so from a clone."""
+    places = [*PAGES, *(ROOT / "src").rglob("*.py")]
+    wrong = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in places
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"pip install ['\"]?drumbeat", line)
+    ]
+    assert wrong == []
+    assert 'pip install ".[cli]"' in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ async def run_all(data_dir: Path) -> list[RunRecord]:
         workspace = (await engine.status()).workspace
         for automation in workspace.automations:
             await engine.run(automation.slug)
-        await engine.settled()  # every delivery is out
+        await engine.settled()  # nothing is running, and every message was handed over
         return list(reversed(await engine.runs()))
 
 

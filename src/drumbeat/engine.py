@@ -67,12 +67,14 @@ from drumbeat.runtime.search_path import door_secrets, search_path
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.standby import outcome, stand_by
+from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.runtime.zones import zones_for
 
 _ALL = 1_000_000
 _LAST_WORD = 1.0
-"""Real seconds for deliveries that are going when an engine on a driven clock is left."""
+"""Real seconds for what is going when an engine on a driven clock is left: deliveries get so long,
+and a run that goes on for longer is reported."""
 
 
 @attrs.frozen(kw_only=True)
@@ -217,11 +219,14 @@ class Engine(Client):
 
     async def _give_up_folder(self) -> None:
         self._phase, self._running = "left", "stopped"
-        with anyio.CancelScope(shield=True):
+
+        async def close() -> None:
             try:
                 await self._state.close()
             finally:
                 await self._lock.release()
+
+        await undisturbed(close)
 
     async def _surroundings(self, env: Env) -> tuple[tuple[Pack, ...], ConfigFiles]:
         """The packs and the configuration; what is wrong with them is refused at the start."""
@@ -318,6 +323,10 @@ class Engine(Client):
         after the next start. When the body is being cancelled there is no such time, and on a
         clock that is driven, which nobody moves any more, there is none for turns.
 
+        A cancellation that comes while this goes on, Ctrl-C and `asyncio.Task.cancel` included,
+        cuts none of it short: the folder is given up when nothing runs in it any more, and only
+        then it is raised.
+
         Raises:
             Exception: the fault that stopped the engine, when the body ended well and nobody had it
                 from `wait()`.
@@ -329,30 +338,50 @@ class Engine(Client):
             or anyio.current_effective_deadline() == -math.inf
         )
         try:
-            with anyio.CancelScope(shield=True):
-                try:
-                    if life is None:
-                        self._waiting.cancel()
-                    elif cancelled:
-                        await self._drain(life, timedelta(0))
-                    elif isinstance(self._clock, Driven):
-                        await self._drain(life, timedelta(0))
-                        if life.deliveries is not None:
-                            with anyio.move_on_after(_LAST_WORD):
-                                await life.deliveries.drain(timedelta.max)
-                    else:
-                        await self._drain(life, life.services.settings.drain_timeout)
-                finally:
-                    if life is not None:
-                        life.scope.cancel()
-            # Without the body's exception, which the group would wrap: it goes on as it is.
-            await self._group.__aexit__(None, None, None)
+            try:
+                await undisturbed(lambda: self._end(life, at_once=cancelled))
+            finally:
+                # Without the body's exception, which the group would wrap: it goes on as it is.
+                await self._group.__aexit__(None, None, None)
         finally:
             await self._give_up_folder()
         if error is None and self._fault is not None and not self._fault_told:
             self._fault_told = True
             raise self._fault
         return None
+
+    async def _end(self, life: Life | None, *, at_once: bool) -> None:
+        """Drain, end the loops, and return when they have ended; a standby only stops waiting."""
+        if life is None:
+            self._waiting.cancel()
+            return
+        try:
+            if at_once:
+                await self._drain(life, timedelta(0))
+            elif isinstance(self._clock, Driven):
+                await self._drain_unmoved(life)
+            else:
+                await self._drain(life, life.services.settings.drain_timeout)
+        finally:
+            life.scope.cancel()
+        while self._running != "stopped":
+            await self._over.wait(self._over.count)
+
+    async def _drain_unmoved(self, life: Life) -> None:
+        """Drain on a clock that nobody moves: what would be reported in time is at once."""
+
+        async def report() -> None:
+            await anyio.sleep(_LAST_WORD)
+            for run_id, run in life.dispatcher.going.items():
+                log.error("run_stuck", slug=run.claim.slug, run_id=run_id)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(report)
+            await self._drain(life, timedelta(0))
+            group.cancel_scope.cancel()
+        if life.deliveries is not None:
+            with anyio.move_on_after(_LAST_WORD):
+                await life.deliveries.drain(timedelta.max)
 
     async def _drain(self, life: Life, limit: timedelta) -> None:
         if self._running != "stopped":
@@ -451,7 +480,9 @@ class Engine(Client):
         life = self._working()
         if not life.services.stands(slug):
             # Its file may have been written a moment ago.
-            await life.upkeep.reload()
+            error = await life.upkeep.reload()
+            if error is not None and not life.services.stands(slug):
+                raise error
         return await super()._require(slug)
 
     async def cancel(self, run_id: str, reason: str) -> None:
@@ -482,11 +513,12 @@ class Engine(Client):
 
         Raises:
             NotFound: no automation has that slug.
+            WorkspaceError: none is known by that slug, and the folder cannot be read.
             NotRun: the fire was skipped, because the file vanished.
             EngineBusy: the engine drains, or stopped before the run was over; a fire that was put
                 in stays in the store and runs after the next start.
             ClaimLost: somebody else took the run over; its record is theirs to write.
-            StoreError: the fire could not be committed.
+            StoreError: the fire, or what changed in the workspace, could not be committed.
         """
         if self._standing_by:
             return await self._run_elsewhere(slug)
@@ -592,6 +624,9 @@ class Engine(Client):
 
     async def reload(self) -> Workspace:
         """Look at the workspace at once, and return what stands there.
+
+        What is not there at this moment is kept: only the looks that come by themselves, each
+        `Settings.reload_interval`, take a file for removed, after two in a row without it.
 
         Raises:
             WorkspaceError: the folder cannot be read; what was known stays.

@@ -31,6 +31,14 @@ class FaultyStore(SqliteStore):
         self._fault("record")
         await super().record(**given)
 
+    async def add_fires(self, *given: Any, **named: Any) -> Any:
+        self._fault("add_fires")
+        return await super().add_fires(*given, **named)
+
+    async def take_over(self) -> Any:
+        self._fault("take_over")
+        return await super().take_over()
+
     async def finish(self, *given: Any, **named: Any) -> None:
         self._fault("finish")
         await super().finish(*given, **named)
@@ -104,6 +112,11 @@ class Host:
         runs = await drive(engine, until=self.clock.now() + within)
         (run,) = [run for run in runs if run.fire.id == fire.id]
         return run
+
+    async def look(self, times: int = 1) -> None:
+        """Let the engine look at the workspace by itself, `Settings.reload_interval` apart."""
+        for _ in range(times):
+            await self.clock.advance(timedelta(seconds=10))
 
     async def events(self, engine: Engine, *kinds: str) -> list[Event]:
         """The events so far of these kinds."""

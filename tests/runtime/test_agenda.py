@@ -9,8 +9,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from drumbeat import Due, Engine, Fire, Turn, WorkspaceError
-from drumbeat.runtime.agenda import Agenda
+from drumbeat import Client, Due, Engine, Fire, Problem, StoreError, Turn, WorkspaceError
 from drumbeat.testing import ManualClock, ScriptedAgent, drive
 
 pytestmark = pytest.mark.anyio
@@ -315,8 +314,7 @@ async def test_a_file_that_comes_back_resumes_where_it_was(host: Any) -> None:
     async with host.engine() as engine:
         await drive(engine, until=START + HOUR)
         path.unlink()
-        for _ in range(2):
-            await engine.reload()
+        await host.look(2)
         await drive(engine, until=START + 3 * HOUR + MINUTE)
         assert dues(await engine.fires()) == [HOUR]
         path.write_text(text, encoding="utf-8")
@@ -507,12 +505,83 @@ async def test_a_jump_is_an_event_and_makes_no_slot_twice_and_no_burst(
         assert {fire.verdict for fire in fires} == {"ran"}
 
 
-async def test_a_slot_that_met_an_edit_at_that_moment_is_dropped() -> None:
-    """An agenda whose file went away between the slot and its fire puts nothing in."""
-    agenda = Agenda.__new__(Agenda)
-    agenda.services = None  # type: ignore[assignment]
-    agenda._set = {}
-    await agenda._put(Due(slug="gone", slot=START, folded=0, missed=False))
+async def test_a_slot_that_met_an_edit_at_that_moment_is_dropped(host: Any) -> None:
+    """Its file is gone for good when the store takes writes again: nothing is put in for it."""
+    host.write(trigger=at("* * * * *"))
+    store = host.faulty()
+    full = StoreError(Problem(code="store-full", message="full", remedy="make room"))
+    async with host.engine(store=store) as engine:
+        store.faults["add_fires"] = [full] * 3
+        await host.clock.advance(MINUTE)
+        (host.workspace / "automations" / "check.md").unlink()
+        await host.look(2)
+        await host.clock.advance(10 * MINUTE)
+        assert store.faults["add_fires"] != [full] * 3
+        assert await engine.fires() == []
+
+
+async def test_whoever_asks_is_not_kept_waiting_by_a_slot_that_the_store_does_not_take(
+    host: Any,
+) -> None:
+    host.write(trigger=at("* * * * *"))
+    store = host.faulty()
+    full = StoreError(Problem(code="store-full", message="full", remedy="make room"))
+    async with host.engine(store=store) as engine:
+        store.faults["add_fires"] = [full] * 1000
+        store.faults["record"] = [full] * 1000
+        await host.clock.advance(MINUTE)
+        with anyio.fail_after(20):
+            with pytest.raises(StoreError):
+                await engine.settled()
+            host.write("edited", trigger=at("0 0 * * *"))
+            with pytest.raises(StoreError):
+                await engine.reload()
+            with pytest.raises(StoreError):
+                await engine.run("unknown")
+        store.faults.clear()
+        await host.clock.advance(2 * MINUTE)
+        assert [run.slug for run in await engine.runs()][:1] == ["check"]
+
+
+async def test_what_was_due_before_the_clock_was_set_back_does_not_wait_for_it(host: Any) -> None:
+    host.write("busy")
+    host.write()
+    host.write("later")
+
+    async def slow(turn: Any) -> str:
+        await host.clock.sleep(10 * MINUTE)
+        return "done"
+
+    agent = ScriptedAgent({"busy/step-1": slow}, default="done")
+    async with host.engine(agent=agent, settings={"max_concurrent_runs": 1}) as engine:
+        await engine.fire("busy")
+        await host.clock.advance(MINUTE)
+        await engine.fire("check")
+        await engine.fire("later", after=HOUR)
+        await host.clock.advance(MINUTE)
+        host.clock.jump(-3 * HOUR)
+        await host.clock.advance(30 * MINUTE)
+        assert {fire.slug: fire.verdict for fire in await engine.fires()} == {
+            "busy": "ran",
+            "check": "ran",
+            "later": None,
+        }
+
+
+async def test_rules_that_the_store_did_not_take_at_the_start_are_left_there_later(
+    host: Any,
+) -> None:
+    host.write()
+    store = host.faulty()
+    full = StoreError(Problem(code="store-full", message="full", remedy="make room"))
+    store.faults["take_over"] = [full]
+    async with host.engine(store=store, timezone="Asia/Tokyo") as engine:
+        assert await store.marks("engine:rules") == []
+        await host.clock.advance(HOUR)
+        (mark,) = await store.marks("engine:rules")
+        assert mark.value["zones"]["automation"][0] == "Asia/Tokyo"
+        async with Client(host.workspace) as client:
+            assert (await client.status()).zones == (await engine.status()).zones
 
 
 def test_marks_are_readable_text() -> None:

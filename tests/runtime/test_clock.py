@@ -14,6 +14,7 @@ from drumbeat.runtime.clock import (
     SystemClock,
     bounded,
     holding,
+    is_interrupt,
     nap,
     watch,
 )
@@ -272,18 +273,26 @@ async def test_a_call_that_cancels_itself_is_told_from_one_that_was_cancelled(
         await bounded(clock, MINUTE, cancels)
 
 
-def test_an_interrupt_from_the_keyboard_is_not_taken_for_a_failure(clock: ManualClock) -> None:
-    """It ends the program; on asyncio the loop itself lets it through."""
+@pytest.mark.parametrize("grouped", [False, True])
+def test_an_interrupt_from_the_keyboard_is_not_taken_for_a_failure(
+    clock: ManualClock, grouped: bool
+) -> None:
+    """It ends the program, also out of a task group of the call's own making.
+
+    On asyncio the loop itself lets it through.
+    """
 
     async def interrupted() -> None:
-        raise KeyboardInterrupt
+        if not grouped:
+            raise KeyboardInterrupt
+        async with anyio.create_task_group() as group:
+            group.start_soon(broken)
+            raise KeyboardInterrupt
 
-    async def main() -> None:
-        try:
-            await bounded(clock, MINUTE, interrupted)
-        except Exception as error:  # noqa: BLE001  whatever would have been made of it
-            pytest.fail(f"it became {error!r}")
+    async def broken() -> None:
+        msg = "fell with it"
+        raise ValueError(msg)
 
     with pytest.raises(BaseExceptionGroup) as caught:
-        anyio.run(main, backend="trio")
-    assert caught.value.subgroup(KeyboardInterrupt) is not None
+        anyio.run(bounded, clock, MINUTE, interrupted, backend="trio")
+    assert is_interrupt(caught.value)

@@ -1,5 +1,6 @@
 """Who hears of a run, and that its end is one transaction (spec, sections 6 and 10)."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,26 @@ def undecodable(path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
 
 
-@pytest.mark.parametrize("spoil", [blank, undecodable, Path.mkdir])
+def pipe(path: Path) -> None:
+    """Reading it would never end."""
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def outside(path: Path) -> None:
+    elsewhere = path.parents[2] / "elsewhere.md"
+    elsewhere.write_text("not of this workspace")
+    path.symlink_to(elsewhere)
+
+
+def huge(path: Path) -> None:
+    path.write_text("x" * (1024 * 1024 + 1))
+
+
+@pytest.mark.parametrize("spoil", [blank, undecodable, Path.mkdir, pipe, endless, outside, huge])
 async def test_a_judgment_prompt_that_cannot_be_used_is_a_judgment_that_failed(
     host: Any, spoil: Any
 ) -> None:

@@ -46,7 +46,13 @@ class Unspeakable(Exception):  # noqa: N818
         (ValueError("no"), "ValueError: no"),
         (SystemExit(3), "SystemExit: 3"),
         (GeneratorExit(), "GeneratorExit: "),
-        (ExceptionGroup("two", [ValueError("no")]), "ExceptionGroup: two (1 sub-exception)"),
+        pytest.param(
+            ExceptionGroup("one", [ValueError("no")]), "ValueError: no", id="group-of-one"
+        ),
+        (
+            ExceptionGroup("two", [ValueError("no"), OSError("down")]),
+            "ExceptionGroup: two (2 sub-exceptions)",
+        ),
         (Unspeakable(), "Unspeakable"),
         (OSError("no way to correct-horse"), "OSError: no way to [redacted KEY]"),
     ],
@@ -316,3 +322,52 @@ async def test_draining_gives_a_delivery_what_is_left_of_the_time(host: Any) -> 
                 await host.clock.advance(MINUTE)
             assert (await engine.status()).state == "stopped"
             assert len(await engine.intents("delivered")) == delivered
+
+
+async def test_a_refusal_out_of_a_task_group_of_the_deliverer_is_a_refusal(host: Any) -> None:
+    host.write()
+    refusal = ExceptionGroup("its group", [DeliveryRefused("no such channel")])
+    async with host.engine(deliverer=Says(refusal)) as engine:
+        run = await engine.run("check")
+        await engine.settled()
+        assert (await engine.find_run(run.run_id)).delivery == "abandoned"
+        (event,) = await host.events(engine, "delivery_abandoned")
+    assert event.data["reason"] == "no such channel"
+
+
+async def test_deliveries_that_ignore_their_cancellation_are_told_and_hold_up_nobody_else(
+    host: Any,
+) -> None:
+    """Their lapsed leases count for no attempt, and their answers are written all the same."""
+    let_go = anyio.Event()
+    delivered: list[tuple[str, int]] = []
+
+    class Stuck:
+        async def deliver(self, intent: DeliveryIntent, /) -> None:
+            if intent.slug != "sound" and not let_go.is_set():
+                with anyio.CancelScope(shield=True):
+                    # On the clock, so that time goes on.
+                    while not let_go.is_set():
+                        await host.clock.sleep(MINUTE)
+                msg = "too late"
+                raise OSError(msg)
+            delivered.append((intent.slug, intent.attempt))
+
+    slugs = [f"stuck-{number}" for number in range(9)]
+    for slug in [*slugs, "sound"]:
+        host.write(slug)
+    async with host.engine(deliverer=Stuck()) as engine:
+        for slug in [*slugs, "sound"]:
+            await engine.fire(slug)
+        await host.clock.advance(5 * MINUTE)
+        assert delivered == [("sound", 1)]
+        runs = {run.slug: run for run in await engine.runs()}
+        assert set((await engine.status()).stuck) == {runs[slug].intent.id for slug in slugs}
+        assert len(await host.events(engine, "delivery_stuck")) == 9
+        await host.clock.advance(3 * HOUR)
+        let_go.set()
+        await host.clock.advance(MINUTE)
+        assert (await engine.status()).stuck == ()
+        assert len(await host.events(engine, "delivery_stuck")) == 9
+        await host.clock.advance(2 * MINUTE)
+        assert {run.delivery for run in await engine.runs()} == {"delivered"}

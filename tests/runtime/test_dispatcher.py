@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from drumbeat import ClaimLost, Fire, Turn
+from drumbeat import ClaimLost, Fire, NotFound, Problem, StoreError, Turn
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.runtime.waiters import Waiters
 from drumbeat.testing import ScriptedAgent, drive
@@ -126,9 +126,14 @@ async def test_fires_of_a_file_that_is_gone_end_as_removed_after_two_reloads(hos
         due = await engine.fire("check", after=HOUR)
         now = await engine.fire("other", after=HOUR)
         (host.workspace / "automations" / "check.md").unlink()
+        for _ in range(3):  # whoever asks for a look does not count
+            await engine.reload()
+        await host.look()
         await engine.reload()
+        with pytest.raises(NotFound):
+            await engine.fire("nope")
         assert [fire.verdict for fire in await engine.fires("check")] == [None]
-        await engine.reload()
+        await host.look()
         (gone,) = await engine.fires("check")
         assert (gone.id, gone.verdict, gone.reason) == (due.id, "skipped", "removed")
         assert (await engine.fires("other"))[0].id == now.id
@@ -162,8 +167,7 @@ async def test_what_waits_for_a_file_that_went_while_nothing_ran_is_settled(host
     (host.workspace / "automations" / "check.md").unlink()
     async with host.engine() as engine:
         await host.clock.advance(2 * MINUTE)
-        for _ in range(2):
-            await engine.reload()
+        await host.look(2)
         fires = await engine.fires()
         assert [(fire.verdict, fire.reason) for fire in fires] == [("skipped", "removed")] * 2
         assert await engine.runs() == []
@@ -182,6 +186,44 @@ async def test_a_run_goes_on_when_its_file_goes_and_its_next_fire_is_removed(hos
         await drive(engine, until=START + HOUR)
         verdicts = [fire.verdict for fire in await engine.fires()]
         assert verdicts == ["skipped", "ran"]
+
+
+async def test_an_interrupted_fire_keeps_its_place_before_what_came_after_it(host: Any) -> None:
+    host.write()
+    host.agent = sleeper(host, HOUR)
+    async with host.engine() as engine:
+        await engine.fire("check", slot="opened")
+        await host.clock.advance(MINUTE)
+        await engine.fire("check", slot="closed")
+        await host.clock.advance(MINUTE)
+    host.agent = ScriptedAgent(default="done")
+    async with host.engine() as engine:
+        await engine.settled()
+        runs = [(run.fire.slot, run.state) for run in reversed(await engine.runs())]
+        assert runs == [("opened", "interrupted"), ("opened", "succeeded"), ("closed", "succeeded")]
+        assert {fire.slot: fire.due for fire in await engine.fires()} == {
+            "opened": START,
+            "closed": START + MINUTE,
+        }
+
+
+async def test_a_run_that_the_store_did_not_take_before_a_drain_is_not_begun(host: Any) -> None:
+    """No turn is paid for that no record tells of; the fire waits for the next start."""
+    host.write()
+    store = host.faulty()
+    agent = host.agent = ScriptedAgent(default="done")
+    full = StoreError(Problem(code="store-full", message="full", remedy="make room"))
+    async with host.engine(store=store) as engine:
+        fire = await engine.fire("check", slot="delivery-1")
+        store.faults["record"] = [full] * 3
+        await host.clock.advance(timedelta(0))
+        store.faults["record"] = [full]
+        await engine.drain("deploy")
+    assert agent.turns == []
+    async with host.engine() as engine:
+        await engine.settled()
+        (run,) = await engine.runs()
+        assert (run.fire.id, run.fire.attempt, run.state) == (fire.id, 1, "succeeded")
 
 
 async def test_a_claim_that_somebody_took_over_ends_the_run_and_tells_who_waits(host: Any) -> None:

@@ -1,5 +1,6 @@
 """The life of an engine: entering, leaving, draining, and what a fault does to its host."""
 
+import asyncio
 import gc
 import json
 import math
@@ -10,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+import structlog
 
 from drumbeat import (
     DrumbeatError,
@@ -254,8 +256,7 @@ async def test_a_run_whose_file_vanished_says_that_it_did_not_run(host: Any) -> 
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             await host.clock.advance(MINUTE)
-            for _ in range(3):
-                await engine.reload()
+            await host.look(2)
     assert caught[0].fire.verdict == "skipped"
     assert caught[0].fire.reason == "removed"
 
@@ -525,3 +526,124 @@ async def test_an_engine_leaves_nothing_behind(host: Any) -> None:
         await engine.run("check")
     del engine
     gc.collect()
+
+
+# ---- cancellations that no shield keeps out
+
+
+def lingering(ended: anyio.Event) -> ScriptedAgent:
+    """An agent whose turns go on for a moment after they were cancelled."""
+
+    async def linger(turn: Turn) -> str:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                for _ in range(200):
+                    await anyio.lowlevel.checkpoint()
+                await anyio.sleep(0.1)
+            ended.set()
+        return "never"
+
+    return ScriptedAgent(default=linger)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+@pytest.mark.parametrize("body", ["ends", "is cancelled"])
+@pytest.mark.parametrize("times", [1, 2, 5])
+async def test_cancelling_the_task_that_leaves_gives_up_the_folder_only_when_all_has_ended(
+    host: Any, body: str, times: int
+) -> None:
+    """Only asyncio can throw a cancellation into a task whatever shields it."""
+    host.write()
+    ended, turn_begun = anyio.Event(), anyio.Event()
+    agent = lingering(ended)
+    seen: list[Turn] = []
+
+    class Agent:
+        async def take_turn(self, turn: Turn, /) -> Any:
+            seen.append(turn)
+            turn_begun.set()
+            return await agent.take_turn(turn)
+
+    async def live() -> None:
+        async with host.engine(agent=Agent()) as engine:
+            await engine.fire("check", slot="delivery-1")
+            await turn_begun.wait()
+            if body == "is cancelled":
+                await anyio.sleep_forever()
+
+    task = asyncio.ensure_future(live())
+    with anyio.fail_after(20):
+        await turn_begun.wait()
+        for _ in range(times):
+            # Each at another point of the leaving.
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert ended.is_set()
+    async with host.engine() as engine:
+        await engine.settled()
+        states = [run.state for run in await engine.runs()]
+    assert states == ["succeeded", "interrupted"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_a_time_limit_of_asyncio_around_an_engine_ends_it_and_is_told(host: Any) -> None:
+    host.write()
+    ended = anyio.Event()
+
+    async def live() -> None:
+        async with asyncio.timeout(0.2), host.engine(agent=lingering(ended)) as engine:
+            await engine.fire("check")
+            await anyio.sleep_forever()
+
+    with anyio.fail_after(20), pytest.raises(TimeoutError):
+        await live()
+    assert ended.is_set()
+
+
+async def test_a_run_that_goes_on_when_a_driven_engine_is_left_is_reported(host: Any) -> None:
+    """Nobody moves its clock any more, so the time for that would never come."""
+    host.write()
+    begun, reported = anyio.Event(), anyio.Event()
+
+    async def hang(turn: Turn) -> None:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await reported.wait()
+
+    def hear(logger: Any, method: str, event: Any) -> Any:
+        if event["event"] == "run_stuck":
+            reported.set()
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[hear])
+    try:
+        with anyio.fail_after(20):
+            async with host.engine(agent=ScriptedAgent(default=hang)) as engine:
+                await engine.fire("check")
+                await begun.wait()
+    finally:
+        structlog.reset_defaults()
+    assert reported.is_set()
+
+
+# ---- a workspace that cannot be read
+
+
+async def test_work_for_an_unknown_slug_says_that_the_folder_cannot_be_read(host: Any) -> None:
+    host.write()
+    async with host.engine() as engine:
+        (host.workspace / "automations").rename(host.workspace / "elsewhere")
+        with pytest.raises(WorkspaceError, match="automations"):
+            await engine.fire("other")
+        assert (await engine.fire("check")).slug == "check"
+        (host.workspace / "elsewhere").rename(host.workspace / "automations")
+        with pytest.raises(NotFound):
+            await engine.fire("other")

@@ -107,7 +107,7 @@ async def test_every_failing_tool_is_named_and_those_that_work_are_run_all_the_s
     assert (run.state, run.failure.code) == ("aborted", "inject-not-startable")
     assert "missing-tool (a)" in run.failure.message
     assert "fails (b)" in run.failure.message
-    assert "run missing-tool by hand" in run.failure.remedy
+    assert "check that missing-tool is there" in run.failure.remedy
     assert "run fails by hand" in run.failure.remedy
     assert (host.workspace / "worked").exists()
 
@@ -167,9 +167,9 @@ async def test_every_unmet_requirement_is_named_in_one_abort(host: Any) -> None:
     message = run.failure.message
     assert str(host.workspace / "guidance" / "MAIL.md") in message
     assert "mail-cli" in message
-    assert str(host.workspace / "bin") in message
+    assert "nor on the PATH of the engine" in message
     assert "THERE.md" not in message
-    assert "install the tool" in run.failure.remedy
+    assert "install it" in run.failure.remedy
     assert run.intent.verdict == "deliver"
 
 

@@ -131,7 +131,7 @@ async def test_the_environment_and_the_working_folder_are_as_given(tmp_path: Pat
 async def test_programs_are_looked_up_on_the_given_path_only(tmp_path: Path) -> None:
     ended = await run("sh", "-c", "true", env={"PATH": str(tmp_path)})
     assert ended.how == "not-startable"
-    assert str(tmp_path) in ended.detail
+    assert ended.detail == "no executable 'sh' was found on its PATH"
     ended = await run("sh", "-c", "true", env={})
     assert "an empty PATH" in ended.detail
 
@@ -171,7 +171,7 @@ async def test_nothing_stays_open_here() -> None:
     [
         ((), "argv is empty"),
         (("no-such-tool",), "no executable 'no-such-tool' was found"),
-        (("./no-such-tool",), "looked in"),
+        (("./no-such-tool",), "was found in /"),
         (("plain",), "no executable"),
         (("./broken",), "Exec format error"),
         (("./dangling",), "dangling"),

@@ -105,7 +105,7 @@ async def test_all_entries_are_checked_and_each_says_what_was_looked_for_and_whe
         "..": ("requirement-outside", "not a path inside"),
         "escape": ("requirement-outside", str(tmp_path / "secret")),
         "guidance/a\0b": ("requirement-unreadable", "null byte"),
-        "mail-cli": ("requirement-tool-missing", str(bin_folder)),
+        "mail-cli": ("requirement-tool-missing", "nor on the PATH of the engine"),
         "guidance": ("requirement-tool-missing", "is no regular file, and no such tool"),
         "plain": ("requirement-tool-missing", f"{bin_folder / 'plain'} is not executable"),
     }
@@ -117,6 +117,7 @@ async def test_all_entries_are_checked_and_each_says_what_was_looked_for_and_whe
         assert said in problem.message
         assert problem.remedy
         assert problem.path == Path("automations/a.md")
+    assert str(bin_folder) not in next(p.message for p in unmet if "'mail-cli'" in p.message)
 
 
 async def test_without_a_search_path_the_problem_says_so(workspace: Path) -> None:

@@ -1,6 +1,9 @@
 """The life of one run: limits, being stopped, what cannot be foreseen (spec, sections 5, 6)."""
 
 import asyncio
+import enum
+import json
+import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -8,8 +11,20 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
-from drumbeat import ClaimLost, Problem, Reply, StoreError, Turn
+from drumbeat import (
+    AgentError,
+    AgentUnavailable,
+    ClaimLost,
+    ContextCeiling,
+    DeliveryRefused,
+    Problem,
+    Reply,
+    StoreError,
+    Turn,
+    Usage,
+)
 from drumbeat.runtime.conclusion import Ending
 from drumbeat.runtime.journal import Journal
 from drumbeat.testing import ScriptedAgent, drive
@@ -350,20 +365,194 @@ async def test_a_mistake_of_the_engine_fails_the_run_and_stops_nobody_else(
 
     async def broken(automation: Any, **given: Any) -> Any:
         if automation.slug == "check":
-            raise RuntimeError("it cannot be")
+            raise RuntimeError("it cannot be, correct-horse")
         return await real(automation, **given)
 
     monkeypatch.setattr(preparation, "check_requirements", broken)
     host.write()
     host.write("other")
-    async with host.engine() as engine:
-        run = await engine.run("check")
-        other = await engine.run("other")
-        await engine.settled()
+    with capture_logs() as logs:
+        async with host.engine(secrets={"KEY": "correct-horse"}) as engine:
+            run = await engine.run("check")
+            other = await engine.run("other")
+            await engine.settled()
+    (line,) = [line for line in logs if line["event"] == "run_fault"]
+    assert "RuntimeError: it cannot be, [redacted KEY]" in line["trace"]
+    assert "correct-horse" not in str(logs)
     assert (run.state, run.failure.code) == ("aborted", "run-fault")
     assert "RuntimeError: it cannot be" in run.failure.message
     assert run.intent.verdict == "deliver"
     assert other.state == "succeeded"
+
+
+async def test_an_end_that_cannot_be_written_down_ends_as_a_fault_of_the_engine(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever made it so: the run has its one intent, and the others go on."""
+    from drumbeat.runtime import conclusion
+
+    real = conclusion.evaluate_notify
+
+    def broken(policy: str, final: str, **given: Any) -> Any:
+        if final == "poison":
+            raise RuntimeError("it cannot be")
+        return real(policy, final, **given)
+
+    monkeypatch.setattr(conclusion, "evaluate_notify", broken)
+    host.write()
+    host.write("other")
+    host.agent = ScriptedAgent({"check/step-1": "poison"}, default="done")
+    async with host.engine() as engine:
+        run = await engine.run("check")
+        other = await engine.run("other")
+        await engine.settled()
+    assert (run.state, run.failure.code, run.turns) == ("failed", "run-fault", ())
+    assert "the engine made a mistake: RuntimeError" in run.failure.message
+    assert "it cannot be" not in run.failure.message
+    assert (run.intent.verdict, other.state) == ("deliver", "succeeded")
+
+
+# ---- an agent whose errors are not what they should be
+
+
+class Quota(enum.Enum):
+    SPENT = "quota-spent"
+
+
+class UnreadableError(AgentError):
+    @property
+    def code(self) -> str:
+        return "broken"
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "problem":
+            raise RuntimeError("not here")
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize(
+    "raised, code, message",
+    [
+        pytest.param(
+            lambda: AgentError(ValueError("boom")),  # type: ignore[arg-type]
+            "agent-error",
+            "ValueError: boom",
+            id="message-exception",
+        ),
+        pytest.param(
+            lambda: AgentError(None),  # type: ignore[arg-type]
+            "agent-error",
+            "None",
+            id="message-none",
+        ),
+        pytest.param(
+            lambda: AgentError("over", code=Quota.SPENT),  # type: ignore[arg-type]
+            "quota-spent",
+            "over",
+            id="code-enum",
+        ),
+        pytest.param(
+            lambda: AgentError("over", code=b"x"),  # type: ignore[arg-type]
+            "agent-error",
+            "over",
+            id="code-bytes",
+        ),
+        pytest.param(
+            lambda: AgentError("over", usage=Usage(input_tokens=10**5000)),
+            "agent-error",
+            "over",
+            id="usage-huge",
+        ),
+        pytest.param(
+            lambda: DeliveryRefused(b"over"),  # type: ignore[arg-type]
+            "delivery-refused",
+            "b'over'",
+            id="another-error",
+        ),
+        pytest.param(
+            lambda: UnreadableError("x"),
+            "agent-raised",
+            "the agent raised UnreadableError",
+            id="unreadable",
+        ),
+        pytest.param(
+            lambda: Reply(text="x", usage=Usage(input_tokens=10**5000)),
+            "agent-reply-invalid",
+            "of a size",
+            id="reply-usage-huge",
+        ),
+    ],
+)
+async def test_an_agent_that_says_odd_things_fails_its_run_and_no_other(
+    host: Any, raised: Callable[[], Any], code: str, message: str
+) -> None:
+    host.write()
+    host.write("other")
+
+    async def say(turn: Turn) -> Any:
+        said = raised()
+        if isinstance(said, BaseException):
+            raise said
+        return said
+
+    async with host.engine(agent=ScriptedAgent({"check/step-1": say}, default="done")) as engine:
+        run = await engine.run("check")
+        other = await engine.run("other")
+    assert (run.state, run.failure.code) == ("failed", code)
+    assert message in run.failure.message
+    assert (run.usage.input_tokens, other.state) == (0, "succeeded")
+
+
+async def test_odd_kinds_of_failure_stay_what_they_are(host: Any) -> None:
+    """An unavailable agent is asked again, and a conversation that is too long is rotated."""
+    host.write()
+    answers: list[Any] = [
+        AgentUnavailable(b"busy", retry_after=5),  # type: ignore[arg-type]
+        ContextCeiling(b"long"),  # type: ignore[arg-type]
+        "done",
+    ]
+
+    async def say(turn: Turn) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async with host.engine(agent=ScriptedAgent(default=say)) as engine:
+        run = await host.fire(engine)
+    assert (run.state, run.rotation) == ("succeeded", "context-ceiling")
+
+
+async def test_a_wait_that_is_longer_than_the_run_has_left_fails_at_once(host: Any) -> None:
+    """With the reason that the agent gave, and not as a run that took too long."""
+    host.write()
+    away = AgentUnavailable("limited until tomorrow", retry_after=5 * HOUR)
+
+    async def say(turn: Turn) -> Any:
+        raise away
+
+    host.agent = ScriptedAgent(default=say)
+    async with host.engine() as engine:
+        run = await host.fire(engine)
+    assert (run.state, run.failure.code) == ("aborted", "agent-unavailable")
+    assert run.finished_at == run.started_at
+    assert "limited until tomorrow" in run.intent.text
+
+
+async def test_a_result_that_a_crash_left_unwritten_is_written_at_the_next_start(host: Any) -> None:
+    """The latest ones, and only where the run's folder is there."""
+    host.write()
+    async with host.engine() as engine:
+        first, second = await engine.run("check"), await engine.run("check")
+    result = host.folder(first) / "result.json"
+    text = result.read_text()
+    result.unlink()
+    shutil.rmtree(host.folder(second))
+    async with host.engine() as engine:
+        await host.clock.advance(timedelta(0))
+        await engine.settled()
+        assert json.loads(result.read_text())["state"] == json.loads(text)["state"]
+        assert not host.folder(second).exists()
 
 
 async def test_a_store_that_fails_under_the_agents_hands_fails_the_turn(host: Any) -> None:

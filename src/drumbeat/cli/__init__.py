@@ -26,7 +26,7 @@ def main(args: Sequence[str] | None = None) -> None:
             raise
         sys.stderr.write(
             f"drumbeat: the command line needs {missing}, which is not installed\n"
-            "  pip install 'drumbeat[cli]'\n"
+            "  in a clone of the repository: pip install '.[cli]'\n"
         )
         raise SystemExit(2) from None
     drumbeat.main(args=args, prog_name="drumbeat")

@@ -1,16 +1,20 @@
 """Files in, everything that is wrong with them out: what `drumbeat validate` prints."""
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import TypeAlias
 
 import attrs
+from anyio import to_thread
 
 from drumbeat import (
+    Automation,
     AutomationError,
     Finding,
     Problem,
+    Workspace,
     WorkspaceError,
     lint_automation,
     load_workspace,
@@ -18,7 +22,10 @@ from drumbeat import (
 )
 from drumbeat.core.job_file import read_job
 from drumbeat.core.model import Kind
-from drumbeat.runtime.packs import pack_findings
+from drumbeat.runtime.config_files import load_config_layers
+from drumbeat.runtime.packs import misnamed_list, pack_findings
+from drumbeat.runtime.requirements import check_requirements
+from drumbeat.runtime.search_path import find_executable, search_path
 from drumbeat.runtime.unserved import unserved
 from drumbeat.runtime.workspace import FOLDERS, workspace_findings
 
@@ -58,24 +65,77 @@ async def check_paths(paths: Sequence[Path], *, zones: Zones, now: datetime) -> 
 
 
 async def check_workspace(folder: Path, *, zones: Zones, now: datetime) -> list[Checked]:
-    """Check a workspace: what is wrong around its files, between them and in each."""
+    """Check a workspace: what is wrong around its files, between them and in each.
+
+    An engine that starts on it here and now refuses what is a problem of the folder, of a pack or
+    of the agent's configuration, and aborts the runs whose requirements are not met.
+    """
+    around: list[Problem] = list(await misnamed_list(folder))
+    try:
+        await load_config_layers(folder, os.environ)
+    except WorkspaceError as error:
+        around += error.problems
     try:
         workspace = await load_workspace(folder)
     except WorkspaceError as error:
-        return [Checked(path=folder, problems=error.problems)]
+        return _around(folder, (*error.problems, *around))
     found = {path: list(problems) for path, problems in workspace.problems.items()}
     for automation in workspace.automations:
         assert automation.path is not None  # it was read from a file
         path = Path(automation.path)
         checked = _check_file(folder / path, zones=zones, now=now)
         found.setdefault(path, []).extend(checked.problems)
+        found[path] += await _unmet(automation, workspace)
     for finding in (*await workspace_findings(workspace), *await pack_findings(workspace)):
         assert finding.path is not None  # it is about a file
         found.setdefault(Path(finding.path), []).append(finding)
-    return [
+    return _around(folder, around) + [
         Checked(path=folder / path, problems=tuple(_at(folder / path, problem) for problem in some))
         for path, some in sorted(found.items())
     ]
+
+
+def _around(folder: Path, problems: Sequence[Problem]) -> list[Checked]:
+    """What is wrong around the files, each with its place: one entry, and none without problems."""
+    placed = tuple(
+        problem if problem.path is None else _at(folder / problem.path, problem)
+        for problem in problems
+    )
+    return [Checked(path=folder, problems=placed)] if placed else []
+
+
+async def _unmet(automation: Automation, workspace: Workspace) -> list[Finding]:
+    """What a run of it would lack here: files are part of the workspace, tools of the machine."""
+    path = search_path(
+        workspace=workspace.path, packs=workspace.packs, base=os.environ.get("PATH", os.defpath)
+    )
+    _, unmet = await check_requirements(
+        automation, workspace=workspace.path, packs=workspace.packs, search_path=path
+    )
+    findings = [
+        Finding(
+            **attrs.asdict(problem, recurse=False),
+            severity="warning" if problem.code == "requirement-tool-missing" else "error",
+        )
+        for problem in unmet
+    ]
+    for tool in dict.fromkeys(spec.argv[0] for spec in automation.inject):
+        if await to_thread.run_sync(_not_found, tool, path, workspace.path):
+            where = "the workspace" if "/" in tool else "bin/ of it or of packs, nor on PATH"
+            findings.append(
+                Finding(
+                    code="inject-tool-missing",
+                    message=f"no executable {tool!r} is found in {where}, so a run would abort",
+                    remedy="create or install it, make it executable, or correct `argv`; nothing "
+                    "is wrong if it is there where the engine runs",
+                    path=automation.path,
+                )
+            )
+    return findings
+
+
+def _not_found(tool: str, path: Sequence[Path], workspace: Path) -> bool:
+    return find_executable(tool, path=path, cwd=workspace) is None
 
 
 def _at(path: Path, problem: Problem) -> Problem:

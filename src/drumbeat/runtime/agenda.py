@@ -56,7 +56,10 @@ class Agenda:
     _jumps: list[timedelta] = attrs.field(factory=list)
     _jumped: Signal = attrs.field(factory=Signal)
     _lock: anyio.Lock = attrs.field(factory=anyio.Lock)
-    """Held while a mark moves: following an edit and putting a fire in both move it."""
+    """Held while a mark moves: following an edit and putting a fire in both move it.
+
+    Never while the store is waited for, or whoever looks at the files would wait with it.
+    """
     _marks: dict[str, Mark] = attrs.field(factory=dict)
     _set: dict[str, tuple[Schedule, str]] = attrs.field(factory=dict)
     _unschedulable: dict[str, str] = attrs.field(factory=dict)
@@ -70,6 +73,8 @@ class Agenda:
         log.warning("clock_jumped", seconds=drift.total_seconds())
         self._jumps.append(drift)
         self._jumped.notify()
+        # What had been due may be so no more by the clock; it is taken all the same.
+        self.services.fires_changed.notify()
 
     async def report_jumps(self) -> None:
         """Make an event of every jump of the wall clock, until cancelled."""
@@ -101,7 +106,12 @@ class Agenda:
         self._marks = await read_marks(self.services.store)
 
     def idle(self, now: datetime) -> bool:
-        """Whether nothing is due that has not been made a fire."""
+        """Whether nothing is due that has not been made a fire.
+
+        While the store is in trouble nothing can be made one.
+        """
+        if "store" in self.services.faults:
+            return True
         due = self.scheduler.next_due()
         return not self._putting and (due is None or due > now)
 
@@ -201,8 +211,7 @@ class Agenda:
         async for due in self.scheduler:
             self._putting = True
             try:
-                async with self._lock:
-                    await self._put(due)
+                await self._put(due)
             finally:
                 self._putting = False
                 self.services.fires_changed.notify()
@@ -210,8 +219,6 @@ class Agenda:
 
     async def _put(self, due: Due) -> None:
         services, slug = self.services, due.slug
-        if slug not in self._set:
-            return  # its file went away, or was disabled, at this very moment
         now = services.clock.now()
         slot = slot_of(due.slot)
         changes: dict[str, Any] = {"last_slot": due.slot.isoformat()}
@@ -235,10 +242,13 @@ class Agenda:
         )
 
         async def write() -> None:
-            if isinstance(self._set[slug][0], Interval) and await self._is_overtaken(due, now):
-                log.info("slot_let_go", slug=slug, slot=slot)
-                return
-            await self._move(slug, fire, **changes)
+            async with self._lock:
+                if slug not in self._set:
+                    return  # its file went away, or was disabled, meanwhile
+                if isinstance(self._set[slug][0], Interval) and await self._is_overtaken(due, now):
+                    log.info("slot_let_go", slug=slug, slot=slot)
+                    return
+                await self._move(slug, fire, **changes)
             log.info("slot_due", slug=slug, slot=slot, folded=due.folded, missed=due.missed)
 
         await services.insist(write)

@@ -1,35 +1,112 @@
 """What came of a call of the agent: a reply that keeps its types, or the turn's one error."""
 
+from datetime import timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import TypeGuard, cast
 
 from drumbeat.core.model import Reply, Usage
-from drumbeat.errors import AgentError, DrumbeatError
+from drumbeat.errors import (
+    AgentError,
+    AgentUnavailable,
+    ContextCeiling,
+    ConversationNotFound,
+    DrumbeatError,
+    Problem,
+)
 from drumbeat.runtime.clock import SelfCancelled
 
+_MOST = 10**15
+"""No turn costs more tokens or dollars: what is more is a mistake, and too long to be kept."""
 
-def _only(error: BaseException) -> BaseException:
-    """What is in a group of one: an agent with a task group of its own raises its errors so."""
+
+def only(error: BaseException) -> BaseException:
+    """What is in a group of one: who has a task group of its own raises its errors so."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
+def said(error: BaseException) -> str:
+    """The type of an exception, and what it says for itself."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # noqa: BLE001  a host's exception may not even be able to say what it is
+        return name
+
+
 def failure_of(error: BaseException) -> AgentError:
-    """What ended a call of the agent, as the one error that a turn fails with."""
-    error = _only(error)
-    if isinstance(error, AgentError):
-        return error
-    if isinstance(error, SelfCancelled):
-        failure = AgentError("the agent cancelled its own turn", code="agent-cancelled-itself")
-    elif isinstance(error, DrumbeatError):
-        failure = AgentError(error.problem.message, code=error.problem.code)
-        failure.problem = error.problem
-    else:
-        msg = f"the agent raised {type(error).__name__}: {error}"
-        failure = AgentError(msg, code="agent-raised")
-    failure.__cause__ = error
+    """What ended a call of the agent, as the one error that a turn fails with.
+
+    Its message and its code are texts and its usage can be added up, whatever the agent put there.
+    """
+    error = only(error)
+    try:
+        failure = _failure(error)
+    except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
+        failure = AgentError(
+            f"the agent raised {type(error).__name__}, which cannot be read", code="agent-raised"
+        )
+    if failure is not error:
+        failure.__cause__ = error
     return failure
+
+
+def _failure(error: BaseException) -> AgentError:
+    if isinstance(error, AgentError):
+        return error if _is_sound(error) else _mended(error)
+    if isinstance(error, SelfCancelled):
+        return AgentError("the agent cancelled its own turn", code="agent-cancelled-itself")
+    if isinstance(error, DrumbeatError):
+        problem = error.problem
+        failure = AgentError(_text(problem.message), code=_code(problem.code, "agent-raised"))
+        if _is_text(problem.message, problem.code, problem.remedy):
+            failure.problem = problem
+        return failure
+    return AgentError(f"the agent raised {said(error)}", code="agent-raised")
+
+
+def _is_sound(error: AgentError) -> bool:
+    problem: object = error.problem
+    wait: object = error.retry_after if isinstance(error, AgentUnavailable) else None
+    return (
+        isinstance(problem, Problem)
+        and _is_text(problem.message, problem.code, problem.remedy)
+        and (error.usage is None or is_usage(error.usage))
+        and (wait is None or isinstance(wait, timedelta))
+    )
+
+
+def _mended(error: AgentError) -> AgentError:
+    """The same failure, of the kinds of it that the engine tells apart."""
+    message = _text(error.problem.message)
+    usage = error.usage if is_usage(error.usage) else None
+    if isinstance(error, AgentUnavailable):
+        wait: object = error.retry_after
+        retry_after = wait if isinstance(wait, timedelta) else None
+        return AgentUnavailable(message, retry_after=retry_after, usage=usage)
+    for kind in (ContextCeiling, ConversationNotFound):
+        if isinstance(error, kind):
+            return kind(message, usage=usage)
+    return AgentError(message, code=_code(error.problem.code, "agent-error"), usage=usage)
+
+
+def _is_text(*values: object) -> bool:
+    return all(type(value) is str for value in values)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, BaseException):
+        return said(value)
+    return str.__str__(value) if isinstance(value, str) else f"{value}"
+
+
+def _code(value: object, otherwise: str) -> str:
+    """A code that repeats of one failure share: the text of an enumeration's member counts too."""
+    if isinstance(value, Enum):
+        value = value.value
+    return str.__str__(value) if isinstance(value, str) else otherwise
 
 
 # Type hints bind nobody at run time, and what is kept here is read again after a restart.
@@ -51,8 +128,8 @@ def is_usage(value: object) -> TypeGuard[Usage]:
         return False
     counts: tuple[object, ...] = (value.input_tokens, value.output_tokens, value.cached_tokens)
     cost: object = value.cost_usd
-    return all(type(count) is int for count in counts) and (
-        cost is None or (isinstance(cost, Decimal) and cost.is_finite())
+    return all(type(count) is int and abs(count) <= _MOST for count in counts) and (
+        cost is None or (isinstance(cost, Decimal) and cost.is_finite() and abs(cost) <= _MOST)
     )
 
 
@@ -60,4 +137,4 @@ def described(value: object) -> str:
     """What an agent returned instead of a reply, in words."""
     if not isinstance(value, Reply):
         return f"{type(value).__name__}, not a Reply"
-    return "a Reply whose fields are not of the types that drumbeat.Reply names"
+    return "a Reply whose fields are not of the types, or of a size, that drumbeat.Reply names"

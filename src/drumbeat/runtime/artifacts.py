@@ -90,3 +90,15 @@ class Artifacts:
         record = json.loads(encode(attrs.evolve(run, fire=fire, intent=intent)))
         text = json.dumps(self._redactor.json(record), indent=2, ensure_ascii=False)
         await self.text(run.slug, run.run_id, "result.json", text + "\n")
+
+    async def complete(self, run: RunRecord) -> None:
+        """Write `result.json` unless it is there, or the run's folder is not."""
+        folder = self.folder(run.slug, run.run_id)
+
+        def lacks() -> bool:
+            return folder.is_dir() and not (folder / "result.json").exists()
+
+        with holding(self._clock, "artifact"):
+            lacking = await to_thread.run_sync(lacks)
+        if lacking:
+            await self.result(run)

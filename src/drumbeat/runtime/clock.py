@@ -95,6 +95,13 @@ class SelfCancelled(Exception):  # noqa: N818  a signal between rooms, never sho
     """The call of `bounded` ended in a cancellation that nobody had asked for."""
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, or a group with one in it: nobody's failure, and the host's end."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
+
+
 async def bounded(
     clock: Clock,
     limit: timedelta | None,
@@ -115,7 +122,9 @@ async def bounded(
     Raises:
         OverTime: the limit ended the call.
         SelfCancelled: the call cancelled itself.
-        Exception: whatever the call raised, as it is, never wrapped in a group.
+        BaseExceptionGroup: a `KeyboardInterrupt` met the call (`is_interrupt`). On asyncio the loop
+            ends by it before that.
+        BaseException: whatever else the call raised, as it is, never wrapped in a group.
     """
     box: _Box[T] = _Box()
 
@@ -126,9 +135,9 @@ async def bounded(
                 box.done = True
         except anyio.get_cancelled_exc_class():
             raise
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001  handed to the caller below, nothing is lost
+        except BaseException as error:
+            if is_interrupt(error):
+                raise  # asyncio's loop lets it through at once, and a group goes up to the host
             box.error = error
         finally:
             group.cancel_scope.cancel()

@@ -22,6 +22,7 @@ from drumbeat.core.model import (
     Fire,
     Mark,
     RunRecord,
+    Usage,
 )
 from drumbeat.core.notify import evaluate_judgment_failed, evaluate_notify
 from drumbeat.errors import ClaimLost, Problem
@@ -53,6 +54,27 @@ class Ending:
     final: str = ""
     judgment: str | None = None
     judgment_failure: str | None = None
+
+
+def unfinished(claim: Claim, fire: Fire, *, at: datetime) -> RunRecord:
+    """The record of a run of which nothing is known yet but that it began at `at`."""
+    return RunRecord(
+        run_id=claim.run_id,
+        slug=claim.slug,
+        fire=fire,
+        state="running",
+        started_at=at,
+        finished_at=None,
+        config_hash="",
+        session_id=None,
+        rotation=None,
+        turns=(),
+        usage=Usage(),
+        failure=None,
+        intent=None,
+        delivery=None,
+        receipt=None,
+    )
 
 
 def wants_another_attempt(fire: Fire) -> bool:
@@ -96,9 +118,10 @@ async def conclude(  # noqa: PLR0917  a run is these six things
         before = mark.value["streak"]
         streak = None if before is None else Streak.from_json(before)
         again = ending.state == "interrupted" and wants_another_attempt(fire)
-        again_at = now if again else None
+        # Due as it was, so that it keeps its place among the others (spec, section 5).
+        again_at = fire.due if again else None
         final, decision, after = _decide(
-            services, automation, ending, streak, cause=fire.cause, now=now, again_at=again_at
+            services, automation, ending, streak, cause=fire.cause, now=now, again=again
         )
         if decision.text not in texts:  # a store in trouble asks for it again
             texts[decision.text] = await _capped(journal, decision.text)
@@ -178,7 +201,7 @@ def _decide(
     *,
     cause: Cause,
     now: datetime,
-    again_at: datetime | None,
+    again: bool,
 ) -> tuple[Ending, Decision, Streak | None]:
     policy, name = automation.notify, automation.name
     if ending.state == "succeeded":
@@ -188,7 +211,7 @@ def _decide(
         ending = Ending(state="failed", problem=_EMPTY)
     problem = ending.problem or _INTERRUPTED
     if ending.state == "interrupted":
-        shown = None if again_at is None else again_at.astimezone(services.zone(automation.kind))
+        shown = now.astimezone(services.zone(automation.kind)) if again else None
         decision = voice_interruption(
             policy, name=name, problem=problem, cause=cause, again_at=shown
         )

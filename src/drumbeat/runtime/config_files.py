@@ -48,7 +48,7 @@ async def load_config_layers(workspace: Path, env: Env) -> ConfigLayers:
     """Read the layers of agent configuration once.
 
     Args:
-        workspace: the workspace folder, absolute.
+        workspace: the workspace folder.
         env: the engine's environment, for `$AMPLIFIER_AGENT_CONFIG`.
 
     Raises:

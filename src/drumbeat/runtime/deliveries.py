@@ -4,7 +4,9 @@ Theory of operation. An attempt is counted and leased in the store before the de
 and settled after it returned. A crash in between leaves a lease, so the intent is handed over again
 under its id with a higher attempt: at least once, never silently not at all. The store gives out
 one intent per automation at a time, so order holds per automation and one that cannot be delivered
-holds up nobody else's.
+holds up nobody else's. A call that ignores its cancellation is reported, gives its seat to another
+and stays the one call for its intent: when its lease lapses, the claim is only renewed, and counts
+for none.
 """
 
 from datetime import datetime, timedelta
@@ -17,7 +19,8 @@ from drumbeat.core.backoff import delivery_pause
 from drumbeat.core.model import DeliveryIntent, Receipt, Sent
 from drumbeat.errors import DeliveryRefused, NotFound, StoreError
 from drumbeat.protocols import Deliverer
-from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding
+from drumbeat.runtime.answers import only, said
+from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, is_interrupt
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
 
@@ -35,6 +38,12 @@ class Deliveries:
     deliverer: Deliverer
     _going: dict[str, str] = attrs.field(factory=dict)
     """The intents that are being delivered, and their slugs."""
+    _stuck: set[str] = attrs.field(factory=set)
+    """Those of them whose call goes on after its time was up."""
+    _renewed: dict[str, int] = attrs.field(factory=dict)
+    """By intent, how many of its claims were for a call that was going on."""
+    _leases: dict[str, int] = attrs.field(factory=dict)
+    """By intent that is being delivered, the attempt of its latest claim."""
     _retries: dict[str, datetime] = attrs.field(factory=dict)
     """By slug, when its oldest intent is tried again; unknown after a restart."""
     _looked: int = -1
@@ -80,14 +89,18 @@ class Deliveries:
 
     async def _hand_out(self, group: anyio.abc.TaskGroup) -> None:
         services = self.services
-        while len(self._going) < _AT_ONCE:
+        while len(self._going) - len(self._stuck) < _AT_ONCE:
             intent = await services.store.claim_intent(now=services.clock.now())
             if intent is None:
                 return
-            # Its lease may have run out while its answer waits for the store.
-            if intent.id not in self._going:
+            self._leases[intent.id] = intent.attempt
+            if intent.id in self._going:
+                # Its lease ran out while its call goes on, or its answer waits for the store.
+                self._renewed[intent.id] = self._renewed.get(intent.id, 0) + 1
+            else:
                 self._going[intent.id] = intent.slug
-                group.start_soon(self._deliver, intent)
+                made = intent.attempt - self._renewed.get(intent.id, 0)
+                group.start_soon(self._deliver, intent, made)
 
     async def _pause(self) -> timedelta | None:
         """How long nothing can be due: None while nothing is pending."""
@@ -122,47 +135,86 @@ class Deliveries:
 
     # ---- one intent
 
-    async def _deliver(self, intent: DeliveryIntent) -> None:
+    async def _deliver(self, intent: DeliveryIntent, made: int) -> None:
         try:
-            await self._attempt(intent)
+            await self._attempt(intent, made)
         finally:
             del self._going[intent.id]
+            self._leases.pop(intent.id, None)
+            if intent.id in self._stuck:
+                self._stuck.discard(intent.id)
+                self.services.stuck.discard(intent.id)
             self.services.intents_changed.notify()
             self.services.state_changed.notify()
 
-    async def _attempt(self, intent: DeliveryIntent) -> None:
+    async def _attempt(self, intent: DeliveryIntent, made: int) -> None:
         services = self.services
 
         async def call() -> object:
             with holding(services.clock, f"delivery of {intent.id}"):
                 return await self.deliverer.deliver(intent)
 
+        async def report() -> None:
+            await self._report_stuck(intent)
+
         try:
-            answer = await bounded(services.clock, services.settings.deliver_timeout, call)
-        except DeliveryRefused as error:
-            await self._abandon(intent, str(error.problem.message))
+            answer = await bounded(
+                services.clock,
+                services.settings.deliver_timeout,
+                call,
+                stuck_after=services.settings.stuck_after,
+                stuck=report,
+            )
         except OverTime:
             limit = services.settings.deliver_timeout
-            await self._failed(intent, f"no answer within {limit}; it may have arrived")
+            await self._failed(intent, made, f"no answer within {limit}; it may have arrived")
         except SelfCancelled:
-            await self._failed(intent, "the deliverer cancelled itself; it may have arrived")
-        except (KeyboardInterrupt, anyio.get_cancelled_exc_class()):
+            await self._failed(intent, made, "the deliverer cancelled itself; it may have arrived")
+        except anyio.get_cancelled_exc_class():
             raise
-        except BaseException as error:  # noqa: BLE001  whatever a host's channel raises is one failed attempt
-            await self._failed(intent, _said(error))
+        except BaseException as raised:  # whatever a host's channel raises is one failed attempt
+            if is_interrupt(raised):
+                raise
+            error = only(raised)
+            if isinstance(error, DeliveryRefused):
+                await self._abandon(intent, _refusal(error))
+            else:
+                await self._failed(intent, made, said(error))
         else:
             receipt = _receipt(answer)
             if answer is not None and receipt is None:
                 log.warning("receipt_ignored", intent=intent.id, type=type(answer).__name__)
+            self._renewed.pop(intent.id, None)
             if await self._settle(intent, "delivered", "delivered", receipt=receipt):
                 log.info("delivered", slug=intent.slug, intent=intent.id, attempt=intent.attempt)
 
-    async def _failed(self, intent: DeliveryIntent, reason: str) -> None:
+    async def _report_stuck(self, intent: DeliveryIntent) -> None:
         services = self.services
-        if intent.attempt >= services.settings.deliver_attempts:
-            await self._abandon(intent, f"given up after attempt {intent.attempt}: {reason}")
+        self._stuck.add(intent.id)
+        services.stuck.add(intent.id)
+        # There is a seat for another.
+        services.intents_changed.notify()
+        log.error("delivery_stuck", slug=intent.slug, intent=intent.id, attempt=intent.attempt)
+        event = services.event(
+            "delivery_stuck",
+            services.clock.now(),
+            intent.slug,
+            intent.run_id,
+            intent=intent.id,
+            attempt=intent.attempt,
+        )
+        try:
+            await services.store.record(events=(event,))
+        except StoreError as error:
+            services.trouble(error)
+
+    async def _failed(self, intent: DeliveryIntent, made: int, reason: str) -> None:
+        """Try again later, unless `made` calls of the deliverer are all that there are to be."""
+        services = self.services
+        if made >= services.settings.deliver_attempts:
+            await self._abandon(intent, f"given up after attempt {made}: {reason}")
             return
-        at = services.clock.now() + delivery_pause(intent.attempt)
+        at = services.clock.now() + delivery_pause(made)
         reason = self._shown(reason)
         log.warning(
             "delivery_failed",
@@ -176,6 +228,7 @@ class Deliveries:
 
     async def _abandon(self, intent: DeliveryIntent, reason: str) -> None:
         reason = self._shown(reason)
+        self._renewed.pop(intent.id, None)
         log.error("delivery_abandoned", slug=intent.slug, intent=intent.id, reason=reason)
         await self._settle(intent, "abandoned", "delivery_abandoned", reason=reason)
 
@@ -206,8 +259,10 @@ class Deliveries:
         )
 
         async def write() -> None:
+            # Under the latest claim: a failure of an earlier one would count as overtaken.
+            held = attrs.evolve(intent, attempt=self._leases.get(intent.id, intent.attempt))
             await services.store.settle_intent(
-                intent, sent, receipt=receipt, retry_at=retry_at, events=(event,)
+                held, sent, receipt=receipt, retry_at=retry_at, events=(event,)
             )
 
         # A lease that is not settled would hold up this automation until it lapses, so once the
@@ -229,8 +284,8 @@ def _receipt(answer: object) -> Receipt | None:
     return answer if all(part is None or isinstance(part, str) for part in parts) else None
 
 
-def _said(error: BaseException) -> str:
+def _refusal(error: DeliveryRefused) -> str:
     try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  a host's exception may not even be able to say what it is
-        return type(error).__name__
+        return str(error.problem.message)
+    except Exception:  # noqa: BLE001  the message may be anything that a host put there
+        return "refused, and the reason cannot be read"

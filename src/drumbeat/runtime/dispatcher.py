@@ -6,6 +6,9 @@ have no file) can be lost at any instant without losing a fire. A claim that end
 given back or settled whatever happens to the store meanwhile, since a claim that is left would hold
 up its automation until the next start.
 
+A fire that was due when it was put in stays due when the clock is set back: its claim is asked for
+at its own time, for its slug alone.
+
 It looks whenever something changed, when the next fire is due, and now and then for fires that
 another process put in.
 """
@@ -23,7 +26,7 @@ from drumbeat.errors import ClaimLost, StoreError
 from drumbeat.runtime.conclusion import Ending, wants_another_attempt
 from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import paused
-from drumbeat.runtime.run import Disabled, Run, Vanished
+from drumbeat.runtime.run import Disabled, Run, Unrecorded, Vanished
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.settlement import Settlement, unknown
 from drumbeat.runtime.waiters import Waiters
@@ -47,6 +50,10 @@ class Dispatcher:
     _claiming: bool = False
     _looked: int = -1
     _next_due: datetime | None = None
+    _overdue: dict[str, datetime] = attrs.field(factory=dict)
+    """By slug, a fire that was due before the clock was set back, and until when it was not."""
+    _others: frozenset[str] = frozenset()
+    """The slugs that have fires, as far as they were looked at."""
     _absent: dict[str, int] = attrs.field(factory=dict)
 
     @property
@@ -105,15 +112,24 @@ class Dispatcher:
         passed = self._next_due is not None and self._next_due <= services.clock.now()
         if changed or passed:
             await self._look_ahead()
+            while self._overdue and not services.draining and await self._take(group):
+                pass
 
     async def _look_ahead(self) -> None:
         """Find out when the next fire is due, and which slugs that have fires have no file."""
         now = self.services.clock.now()
         self._next_due = None
-        for fire in await self.services.store.fires(open=True, limit=_PAGE):
+        self._overdue.clear()
+        fires = await self.services.store.fires(open=True, limit=_PAGE)
+        self._others = frozenset(fire.slug for fire in fires)
+        for fire in fires:
             if not self.services.stands(fire.slug):
                 self._absent.setdefault(fire.slug, 0)
-            elif fire.due > now and self._next_due is None:
+            elif fire.due <= now:
+                continue
+            elif fire.due <= fire.created_at:
+                self._overdue.setdefault(fire.slug, fire.due)
+            elif self._next_due is None:
                 self._next_due = fire.due
 
     # ---- taking
@@ -140,6 +156,8 @@ class Dispatcher:
         reasons = await paused(services.store)
         claim = await services.store.claim_fire(now=now, run_id=run_id, skip=tuple(self._absent))
         if claim is None:
+            claim = await self._claim_overdue(run_id)
+        if claim is None:
             return False
         fire = claim.fire
         if fire is None:
@@ -161,6 +179,20 @@ class Dispatcher:
             group.start_soon(self._go, run)
         return True
 
+    async def _claim_overdue(self, run_id: str) -> Claim | None:
+        """Take a fire that was due before the clock was set back."""
+        while self._overdue:
+            slug, due = self._overdue.popitem()
+            if self.busy(slug):
+                continue  # looked for once more when that run has ended
+            skip = (self._others | self._absent.keys()) - {slug}
+            claim = await self.services.store.claim_fire(now=due, run_id=run_id, skip=tuple(skip))
+            if claim is not None and claim.slug == slug:
+                return claim
+            if claim is not None:  # put in since, and not due yet
+                await self._give_back(claim)
+        return None
+
     async def _go(self, run: Run) -> None:
         record: RunRecord | None = None
         claim_lost = False
@@ -172,6 +204,8 @@ class Dispatcher:
             await self._give_back(run.claim)
         except Disabled:
             await self._skip(run.fire, "disabled", run.claim)
+        except Unrecorded:
+            await self._give_back(run.claim)
         finally:
             self.going.pop(run.claim.run_id)
             self.services.places.leave(run.claim.run_id)
@@ -231,8 +265,11 @@ class Dispatcher:
         for slug in slugs:
             self._absent[slug] = _REMOVED_AFTER
 
-    async def workspace_reloaded(self) -> None:
+    async def workspace_reloaded(self, *, removing: bool) -> None:
         """After a reload: settle what waits for files that are gone, take up what came back.
+
+        Args:
+            removing: whether that reload counts towards a file being gone.
 
         Raises:
             StoreError: a verdict could not be written; the next reload tries again.
@@ -241,6 +278,8 @@ class Dispatcher:
             if self.services.stands(slug):
                 del self._absent[slug]
                 self.services.fires_changed.notify()
+                continue
+            if not removing:
                 continue
             self._absent[slug] += 1
             if self._absent[slug] >= _REMOVED_AFTER:

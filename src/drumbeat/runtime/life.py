@@ -16,7 +16,7 @@ from drumbeat.runtime.desk import Desk
 from drumbeat.runtime.dispatcher import Dispatcher
 from drumbeat.runtime.replies import Replies
 from drumbeat.runtime.retention import Retention
-from drumbeat.runtime.rules import Rules, publish
+from drumbeat.runtime.rules import Rules
 from drumbeat.runtime.scheduler import Scheduler
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.settlement import Settlement
@@ -55,12 +55,19 @@ class Life:
         )
         agenda = Agenda(services=services, scheduler=scheduler, is_going=dispatcher.busy)
         replies = Replies(services=services)
+        rules = Rules(zones=services.zones, catch_up=settings.catch_up)
         return cls(
             services=services,
             agenda=agenda,
             dispatcher=dispatcher,
             replies=replies,
-            upkeep=Upkeep(services=services, agenda=agenda, dispatcher=dispatcher, replies=replies),
+            upkeep=Upkeep(
+                services=services,
+                agenda=agenda,
+                dispatcher=dispatcher,
+                replies=replies,
+                rules=rules,
+            ),
             desk=Desk(services=services, dispatcher=dispatcher),
             retention=Retention(services=services),
             deliveries=(
@@ -71,7 +78,7 @@ class Life:
     @property
     def rules(self) -> Rules:
         """What clients have to know to foresee what comes."""
-        return Rules(zones=self.services.zones, catch_up=self.services.settings.catch_up)
+        return self.upkeep.rules
 
     @property
     def quiet(self) -> bool:
@@ -91,7 +98,7 @@ class Life:
         await self.agenda.load()
         try:
             await self.dispatcher.settlement.carry_on()
-            await publish(services.store, self.rules)
+            await self.upkeep.publish()
             await self.agenda.sync(services.workspace.workspace)
         except StoreError as error:
             services.trouble(error)

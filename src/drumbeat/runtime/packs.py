@@ -17,12 +17,14 @@ from drumbeat.errors import AutomationError, Finding, Problem, WorkspaceError
 from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
 
-__all__ = ["PackReload", "load_packs", "pack_findings", "reload_packs"]
+__all__ = ["PackReload", "load_packs", "misnamed_list", "pack_findings", "reload_packs"]
 
 LIST = "drumpacks.txt"
 """The workspace's list of packs: one folder a line."""
 CARD = "drumpack.md"
 """The file that makes a folder a pack."""
+
+_MISNAMED = frozenset({"drumpack.txt", "drum-packs.txt", "drum_packs.txt", "drumpacks.md"})
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
@@ -92,6 +94,14 @@ async def pack_findings(workspace: Workspace) -> list[Finding]:
     Finds tools that stand in the workspace's `bin/` too (`pack-tool-shadows`). Runs in a thread.
     """
     return await to_thread.run_sync(_findings, workspace)
+
+
+async def misnamed_list(workspace: Path) -> list[Finding]:
+    """Files that are meant as the list of packs and are never read: `packs-misnamed`.
+
+    Runs in a thread; a folder that cannot be looked into has none.
+    """
+    return await to_thread.run_sync(_misnamed, workspace)
 
 
 # ---- the list
@@ -383,6 +393,24 @@ def _at(read: _Read, node: ScalarNode, code: str, message: str, remedy: str) -> 
         line=node.line,
         column=node.column,
     )
+
+
+def _misnamed(workspace: Path) -> list[Finding]:
+    try:
+        names = _names(workspace)
+    except OSError:
+        return []  # whoever loads the workspace says so
+    return [
+        Finding(
+            code="packs-misnamed",
+            message="a file of this name is never read",
+            remedy=f"rename it to {LIST}, or take it away",
+            path=PurePath(name),
+            severity="error",
+        )
+        for name in names
+        if name != LIST and name.casefold() in {LIST, *_MISNAMED} and (workspace / name).is_file()
+    ]
 
 
 def _findings(workspace: Workspace) -> list[Finding]:

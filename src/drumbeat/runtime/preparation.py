@@ -190,7 +190,7 @@ class Preparation:
                     Problem(
                         code=outcome.code,
                         message=f"inject {tool} ({spec.label}): it {outcome.reason}",
-                        remedy=f"run {tool} by hand in the workspace folder and mend it",
+                        remedy=_remedy(tool, runs=outcome.code != "inject-not-startable"),
                         path=self.automation.path,
                     )
                 )
@@ -299,6 +299,15 @@ def _unruled(why: str) -> Unready:
 def _described(problem: Problem) -> str:
     where = f"{problem.location}: " if problem.location else ""
     return f"{where}{problem.message}"
+
+
+def _remedy(tool: str, *, runs: bool) -> str:
+    if not runs:
+        return (
+            f"check that {tool} is there (in bin/ of the workspace or of a pack, or on the PATH of "
+            "the engine), is executable and begins with a line such as #!/bin/sh"
+        )
+    return f"run {tool} by hand in the workspace folder and mend it"
 
 
 def _remedies(problems: "tuple[Problem, ...] | list[Problem]") -> str:

@@ -155,8 +155,9 @@ async def _program(argv: Sequence[str], *, env: Env, cwd: Path) -> Path:
     path = path_entries(env.get("PATH", ""))
     found = await to_thread.run_sync(partial(find_executable, argv[0], path=path, cwd=cwd))
     if found is None:
-        where = cwd if "/" in argv[0] else os.pathsep.join(map(str, path)) or "an empty PATH"
-        msg = f"no executable {argv[0]!r} was found; looked in {where}"
+        # Not the folders: what a PATH holds is of no use to the people who are told of a run.
+        where = f"in {cwd}" if "/" in argv[0] else "on its PATH" if path else "on an empty PATH"
+        msg = f"no executable {argv[0]!r} was found {where}"
         raise FileNotFoundError(msg)
     return found
 

@@ -130,9 +130,10 @@ def _no_tool(name: str, failure: _Unmet, path: Sequence[Path]) -> _Unmet:
             f"{failure.message}, and {present} is not executable",
             f"make it executable: chmod +x {present}",
         )
-    where = folders or "an empty search path"
+    # Not the folders: a failure is told to people, and `status().path` has them.
+    where = "in bin/ of the workspace or packs, nor on the PATH of the engine"
     return _Unmet(
         "requirement-tool-missing",
-        f"{failure.message}, and no such tool in {where}",
-        "create the file, install the tool into one of these folders, or take the entry out",
+        f"{failure.message}, and no such tool {where if path else 'on an empty search path'}",
+        "create the file, put the tool into bin/ or install it, or take the entry out",
     )

@@ -9,14 +9,15 @@ agent that raises, a time limit, a cancellation, a mistake in the engine itself)
 one automation cannot stop the others.
 """
 
-from pathlib import Path
+from pathlib import PurePath
 from typing import Literal
 
 import anyio
 import attrs
+from anyio import to_thread
 
 from drumbeat.core.config_layers import config_hash
-from drumbeat.core.model import Automation, Claim, Fire, RunRecord, Usage
+from drumbeat.core.model import Automation, Claim, Fire, RunRecord
 from drumbeat.core.notify import judgment_prompt
 from drumbeat.errors import (
     AgentError,
@@ -27,10 +28,13 @@ from drumbeat.errors import (
     DrumbeatError,
     NotFound,
     Problem,
+    StoreError,
 )
+from drumbeat.runtime.answers import said
 from drumbeat.runtime.clock import OverTime, SelfCancelled, attended, bounded, holding
-from drumbeat.runtime.conclusion import Ending, conclude
+from drumbeat.runtime.conclusion import Ending, conclude, unfinished
 from drumbeat.runtime.conversations import Conversation
+from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside
 from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
@@ -38,7 +42,7 @@ from drumbeat.runtime.preparation import Preparation, Unready, read_automation
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.turns import Ask
 
-_JUDGMENT_FILE = Path("prompts") / "judgment.md"
+_JUDGMENT_FILE = PurePath("prompts", "judgment.md")
 
 
 class NotBegun(Exception):  # noqa: N818  a signal to the dispatcher
@@ -47,6 +51,10 @@ class NotBegun(Exception):  # noqa: N818  a signal to the dispatcher
 
 class Vanished(NotBegun):
     """The file is not there; the workspace decides whether it is gone for good."""
+
+
+class Unrecorded(NotBegun):
+    """The engine drains while the store takes nothing: no turn is taken that nobody knows of."""
 
 
 class Disabled(NotBegun):
@@ -77,23 +85,7 @@ class Run:
         self.automation = self.known
         self.journal = Journal(services=services, slug=claim.slug, run_id=claim.run_id)
         self.follow_ups = RunFollowUps(services=services, fire=self.fire, run_id=claim.run_id)
-        self.record = RunRecord(
-            run_id=claim.run_id,
-            slug=claim.slug,
-            fire=self.fire,
-            state="running",
-            started_at=services.clock.now(),
-            finished_at=None,
-            config_hash="",
-            session_id=None,
-            rotation=None,
-            turns=(),
-            usage=Usage(),
-            failure=None,
-            intent=None,
-            delivery=None,
-            receipt=None,
-        )
+        self.record = unfinished(claim, self.fire, at=services.clock.now())
 
     @property
     def claims(self) -> list[Claim]:
@@ -186,12 +178,17 @@ class Run:
                 remedy="look for code in the agent that cancels tasks which are not its own",
             )
             return Ending(state="failed", problem=problem)
-        log.error("run_fault", slug=self.claim.slug, run_id=self.claim.run_id, exc_info=error)
+        return self._fault(error, said(error))
+
+    def _fault(self, error: Exception, message: str) -> Ending:
+        services, claim = self.services, self.claim
+        log.error("run_fault", slug=claim.slug, run_id=claim.run_id, trace=services.trace(error))
         problem = Problem(
             code="run-fault",
-            message=f"the engine made a mistake: {type(error).__name__}: {error}",
+            message=f"the engine made a mistake: {message}",
             remedy="look into the log for `run_fault` and report it with what stands there",
         )
+        begun = self.conversation is not None and self.conversation.replies > 0
         return Ending(state="failed" if begun else "aborted", problem=problem)
 
     async def _read(self) -> Automation:
@@ -218,7 +215,8 @@ class Run:
         async def write() -> None:
             await services.store.record(claim=self.claim, run=record, events=(event,))
 
-        await services.insist(write)
+        if not await services.insist(write):
+            raise Unrecorded
         log.info("run_started", slug=record.slug, run_id=record.run_id)
         await self.journal.make(services.artifacts.work(record.slug, record.run_id), "work/")
 
@@ -290,15 +288,22 @@ class Run:
         return Ending(state="succeeded", final=last, judgment=reply.text)
 
     async def _judgment_prompt(self, policy: Literal["auto", "urgent-only"]) -> str:
-        path = self.services.workspace_dir / _JUDGMENT_FILE
+        folder = self.services.workspace_dir
         try:
             with holding(self.services.clock, "judgment prompt"):
-                own = await anyio.Path(path).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return judgment_prompt(policy)
-        except (OSError, UnicodeDecodeError) as error:
+                found = await to_thread.run_sync(read_inside, folder, _JUDGMENT_FILE)
+            own = found.decode("utf-8")
+        except FileFault as fault:
+            if fault.kind == "missing":
+                return judgment_prompt(policy)
+            msg = f"{_JUDGMENT_FILE} cannot be read: {fault}"
+            raise AgentError(msg, code="judgment-prompt-unreadable") from fault
+        except UnicodeDecodeError as error:
             msg = f"{_JUDGMENT_FILE} cannot be read: {error}"
             raise AgentError(msg, code="judgment-prompt-unreadable") from error
+        if len(found) > MAX_FILE:
+            msg = f"{_JUDGMENT_FILE} is larger than 1 MiB"
+            raise AgentError(msg, code="judgment-prompt-unreadable")
         if not own.strip():
             msg = f"{_JUDGMENT_FILE} is blank"
             raise AgentError(msg, code="judgment-prompt-unreadable")
@@ -324,7 +329,15 @@ class Run:
         if self.stopping is not None and ending.state != "succeeded":
             # An agent may make anything of its cancellation; why it was cancelled is known.
             ending = self.stopping
-        record = self._standing()
+        try:
+            return await self._conclude(self._standing(), ending)
+        except (StoreError, ClaimLost):
+            raise
+        except Exception as error:  # noqa: BLE001  the run ends all the same, and no other with it
+            # Nothing of what may be at fault goes with it a second time: no turn, no text.
+            return await self._conclude(self.record, self._fault(error, type(error).__name__))
+
+    async def _conclude(self, record: RunRecord, ending: Ending) -> RunRecord | None:
         return await conclude(
             self.services, self.journal, self.claim, self.automation, record, ending
         )

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from secrets import token_hex
+from traceback import format_exception
 from typing import Any
 
 import anyio
@@ -101,6 +102,10 @@ class Services:
         """An event to append, its texts redacted. The store gives it its id."""
         cleaned: Json = self.redactor.json(data)
         return Event(id=0, at=now, kind=kind, slug=slug, run_id=run, data=cleaned)
+
+    def trace(self, error: BaseException) -> str:
+        """Where an exception came from, for the log: redacted, which `exc_info` is not."""
+        return self.redactor.text("".join(format_exception(error)))
 
     def begin_draining(self) -> None:
         """Say that nothing more is to begin, and that nobody is to wait for the store any more."""

@@ -16,8 +16,8 @@ middle loses none of them. A crash in the middle leaves claims, as the first one
 
 import attrs
 
-from drumbeat.core.model import Automation, Claim, Fire, RunRecord, Usage
-from drumbeat.runtime.conclusion import Ending, conclude, wants_another_attempt
+from drumbeat.core.model import Automation, Claim, Fire, RunRecord
+from drumbeat.runtime.conclusion import Ending, conclude, unfinished, wants_another_attempt
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
@@ -62,7 +62,10 @@ class Settlement:
             return None
         # Without a record it was killed just after the claim: it is an attempt all the same, or a
         # fire that kills the process at once would do so for ever.
-        record = attrs.evolve(runs[0], fire=fire) if runs else _unrecorded(services, claim, fire)
+        if runs:
+            record = attrs.evolve(runs[0], fire=fire)
+        else:
+            record = unfinished(claim, fire, at=services.clock.now())
         automation = services.find(claim.slug) or unknown(claim.slug)
         journal = Journal(services=services, slug=claim.slug, run_id=claim.run_id)
         log.warning("run_interrupted", slug=claim.slug, run_id=claim.run_id)
@@ -74,32 +77,12 @@ class Settlement:
         """Let the fire of a run that is finished end as it has to."""
         services, now = self.services, self.services.clock.now()
         if run.state == "interrupted" and wants_another_attempt(fire):
-            await services.store.finish(claim, run, again_at=now)
+            await services.store.finish(claim, run, again_at=fire.due)
             return
         event = services.event(
             "fire_settled", now, claim.slug, claim.run_id, fire=fire.id, verdict="ran"
         )
         await services.store.finish(claim, run, events=(event,))
-
-
-def _unrecorded(services: Services, claim: Claim, fire: Fire) -> RunRecord:
-    return RunRecord(
-        run_id=claim.run_id,
-        slug=claim.slug,
-        fire=fire,
-        state="running",
-        started_at=services.clock.now(),
-        finished_at=None,
-        config_hash="",
-        session_id=None,
-        rotation=None,
-        turns=(),
-        usage=Usage(),
-        failure=None,
-        intent=None,
-        delivery=None,
-        receipt=None,
-    )
 
 
 def unknown(slug: str) -> Automation:

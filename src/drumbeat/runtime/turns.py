@@ -31,7 +31,7 @@ from drumbeat.errors import (
 )
 from drumbeat.protocols import FollowUps
 from drumbeat.runtime.answers import described, failure_of, is_reply, is_usage
-from drumbeat.runtime.clock import OverTime, bounded, holding
+from drumbeat.runtime.clock import OverTime, bounded, holding, is_interrupt
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
@@ -145,6 +145,9 @@ class Exchange:
                 if tries.count >= services.settings.turn_attempts:
                     raise
                 pause = turn_pause(tries.count, error.retry_after)
+                left = self.frame.deadline - services.clock.monotonic()
+                if pause.total_seconds() >= left:
+                    raise  # the reason is this, and not that the run took too long waiting
             except AgentError as error:
                 self._count(error.usage)
                 raise
@@ -199,11 +202,13 @@ class Exchange:
         over_time = False
         try:
             reply = await bounded(services.clock, limit, call)
-        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
+        except anyio.get_cancelled_exc_class():
             raise
         except OverTime:
             over_time = True
-        except BaseException as error:  # noqa: BLE001  an agent may raise anything; raised below
+        except BaseException as error:  # an agent may raise anything; raised below
+            if is_interrupt(error):
+                raise
             failure = failure_of(error)
         spent = timedelta(seconds=services.clock.monotonic() - began)
         if over_time or (limit is not None and spent >= limit):

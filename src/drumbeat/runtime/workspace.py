@@ -16,6 +16,7 @@ here (`unserved.py`), and not by the contract, which knows these keys.
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path, PurePath
@@ -115,15 +116,22 @@ class WorkspaceCache:
         """By slug, the last version that loaded of every file that stands there, broken or not."""
         return {file.good.slug: file.good for file in self._files.values() if file.good is not None}
 
-    async def reload(self) -> WorkspaceChange:
+    async def reload(self, *, removing: bool = True) -> WorkspaceChange:
         """Look at the folder again, in a thread; concurrent calls wait for each other.
+
+        Args:
+            removing: whether this look counts as one of the two in a row without a file that it
+                takes for the file to be removed. Looks that come by chance, one just after the
+                other, must not.
 
         Returns:
             The change since the last reload. A workspace that cannot be read is its `error`.
         """
         async with self._lock:
             try:
-                files = await to_thread.run_sync(_scan, self._path, self._files, self._systems)
+                files = await to_thread.run_sync(
+                    partial(_scan, self._path, self._files, self._systems, removing=removing)
+                )
             except WorkspaceError as error:
                 return WorkspaceChange(workspace=self._workspace, error=error)
             before, self._files = self._workspace, files
@@ -316,9 +324,12 @@ def _folders(files: Mapping[Path, _File]) -> frozenset[str]:
 
 
 def _scan(
-    root: Path, known: Mapping[Path, _File], systems: Collection[str] | None
+    root: Path, known: Mapping[Path, _File], systems: Collection[str] | None, *, removing: bool
 ) -> dict[Path, _File]:
-    """Look at every file; keep what is missing for the first time, drop what is missing again."""
+    """Look at every file; keep what is missing for the first time, drop what is missing again.
+
+    Without `removing` everything that is missing is kept as it was known.
+    """
     files: dict[Path, _File] = {}
     for path, entry in sorted(_listing(root, _folders(known)).items()):
         file = _look(root, path, entry, systems, known.get(path))
@@ -327,7 +338,11 @@ def _scan(
     present = {path.stem.casefold() for path in files}
     for path, file in known.items():
         moved = path.stem.casefold() in present
-        if path not in files and not moved and not file.missing:
+        if path in files or moved:
+            continue
+        if not removing:
+            files[path] = file
+        elif not file.missing:
             files[path] = attrs.evolve(file, missing=True)
     return files
 
