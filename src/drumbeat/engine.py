@@ -37,6 +37,7 @@ from drumbeat.core.settings import Settings
 from drumbeat.core.signatures import DOOR_SECRETS
 from drumbeat.errors import (
     ClaimLost,
+    DrumbeatError,
     EngineBusy,
     NotRun,
     Problem,
@@ -58,6 +59,7 @@ from drumbeat.runtime.schedule_marks import Zones
 from drumbeat.runtime.search_path import search_path
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.undisturbed import undisturbed
+from drumbeat.runtime.upkeep import log_broken
 from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.runtime.zones import zones_for
 
@@ -166,8 +168,8 @@ class Engine(Client):
         self._running = "running"
         self._group.start_soon(self._supervise, life)
         log.info("engine_started", workspace=str(self.workspace_dir), holder=holder)
-        for path in workspace.workspace.problems:
-            log.error("automation_broken", path=str(path))
+        for path, found in workspace.workspace.problems.items():
+            log_broken(path, found)
         return self
 
     async def _give_up_folder(self) -> None:
@@ -362,8 +364,13 @@ class Engine(Client):
     def _inside(self) -> Life:
         self._check_inside()
         if self._life is None:
-            msg = "entering made no life"
-            raise RuntimeError(msg)
+            raise DrumbeatError(
+                Problem(
+                    code="not-entered",
+                    message="this Engine is still being entered",
+                    remedy="ask once its `async with` has begun",
+                )
+            )
         return self._life
 
     def _working(self) -> Life:
