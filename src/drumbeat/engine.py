@@ -158,6 +158,7 @@ class Engine(Client):
                     store=store,
                 ),
                 self._deliverer,
+                self._lock,
             )
             await life.make_ready()
             self._group = anyio.create_task_group()

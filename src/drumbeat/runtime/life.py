@@ -13,6 +13,7 @@ from drumbeat.runtime import rotations
 from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.deliveries import Deliveries
 from drumbeat.runtime.dispatcher import Dispatcher
+from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.rules import Rules
 from drumbeat.runtime.scheduler import Scheduler
 from drumbeat.runtime.services import Services
@@ -30,13 +31,14 @@ class Life:
     dispatcher: Dispatcher
     upkeep: Upkeep
     deliveries: Deliveries | None
+    lock: EngineLock
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     """Ends the loops."""
     over: Signal = attrs.field(factory=Signal)
     """The loops have ended."""
 
     @classmethod
-    def of(cls, services: Services, deliverer: Deliverer | None) -> Self:
+    def of(cls, services: Services, deliverer: Deliverer | None, lock: EngineLock) -> Self:
         """Put the rooms together; nothing goes on yet."""
         settings = services.settings
         scheduler = Scheduler(
@@ -60,6 +62,7 @@ class Life:
             deliveries=(
                 None if deliverer is None else Deliveries(services=services, deliverer=deliverer)
             ),
+            lock=lock,
         )
 
     @property
@@ -111,6 +114,7 @@ class Life:
             self.dispatcher.run,
             self.upkeep.keep_reloading,
             self.upkeep.keep_renewing,
+            self._keep_lock,
         ]
         if self.deliveries is not None:
             loops.append(self.deliveries.run)
@@ -118,6 +122,10 @@ class Life:
             async with self.agenda.scheduler, anyio.create_task_group() as group:
                 for run in loops:
                     group.start_soon(loop, run)
+
+    async def _keep_lock(self) -> None:
+        services = self.services
+        await self.lock.keep(clock=services.clock, interval=services.settings.request_poll)
 
     async def drain(self, limit: timedelta) -> None:
         """Start nothing more; give what runs, and then what is being delivered, `limit` in all."""
