@@ -70,7 +70,7 @@ async def check_workspace(folder: Path, *, zones: Zones, now: datetime) -> list[
     An engine that starts on it here and now refuses what is a problem of the folder, of a pack or
     of the agent's configuration, and aborts the runs whose requirements are not met.
     """
-    around = list(await misnamed_list(folder))
+    around: list[Problem] = [*await misnamed_list(folder)]
     try:
         await load_config_layers(folder, os.environ)
     except WorkspaceError as error:
@@ -121,9 +121,7 @@ async def _unmet(automation: Automation, workspace: Workspace) -> list[Finding]:
     ]
     for tool in dict.fromkeys(spec.argv[0] for spec in automation.inject):
         if await to_thread.run_sync(_not_found, tool, path, workspace.path):
-            where = (
-                "the workspace" if "/" in tool else "bin/ of it or of packs, nor on PATH"
-            )
+            where = "the workspace" if "/" in tool else "bin/ of it or of packs, nor on PATH"
             findings.append(
                 Finding(
                     code="inject-tool-missing",
