@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -395,7 +397,7 @@ def test_moments_and_runs_are_shown_by_the_zone_that_rules_each_kind(
         call("run", slug, "--agent", "cli_test_host:agent", "--workspace", workspace)
     shown = call("runs", "--workspace", workspace).stdout.splitlines()
     assert shown[0] == lines[0]
-    assert {line.split()[4]: "+0545" in line for line in shown[2:]} == {
+    assert {line.split()[5]: "+0545" in line for line in shown[2:]} == {
         "stock": True,
         "greeting": False,
     }
@@ -429,7 +431,7 @@ def test_upcoming_prints_no_more_than_asked(workspace: Path) -> None:
 
 
 def test_upcoming_names_what_will_never_come(workspace: Path) -> None:
-    """Broken and unschedulable files are not passed over; a disabled one is somebody's choice."""
+    """Broken, disabled and unschedulable files are not passed over."""
     write(workspace / "automations/broken.md", BROKEN)
     write(workspace / "automations/someday.md", UNSCHEDULABLE)
     disabled = UNSCHEDULABLE.replace("  notify:", "  enabled: false\n  notify:")
@@ -438,6 +440,7 @@ def test_upcoming_names_what_will_never_come(workspace: Path) -> None:
     assert result.exit_code == 0
     assert result.stderr.splitlines() == [
         "automations/broken.md does not load, so nothing of it comes; see drumbeat validate",
+        "disabled is disabled, so its schedule brings nothing",
         "someday is never due: its schedule cannot be read; see drumbeat validate",
     ]
 
@@ -549,7 +552,7 @@ def test_runs_lists_the_latest_first(workspace: Path) -> None:
         call("run", slug, "--agent", "cli_test_host:agent", "--workspace", workspace)
     lines = call("runs", "--workspace", workspace).stdout.splitlines()
     assert lines[0].startswith("Times are those of ")
-    assert lines[1].split()[:3] == ["started", "automation", "state"]
+    assert lines[1].split()[:3] == ["due", "started", "automation"]
     assert "failing     failed" in lines[2]
     assert "run-failed" in lines[2]
     assert "greeting    succeeded  deliver  policy-always  pending" in lines[3]
@@ -597,6 +600,60 @@ def test_why_answers_in_a_sentence(workspace: Path) -> None:
     wrong = call("why", "greeting", "--at", "noon", "--workspace", workspace)
     assert wrong.exit_code == 2
     assert "'noon' is no instant" in wrong.stderr
+
+
+def test_why_takes_the_moment_that_runs_prints(workspace: Path) -> None:
+    """Copied from the table as it stands, weekday, seconds and offset included."""
+    call("run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace)
+    row = call("runs", "--workspace", workspace).stdout.splitlines()[2]
+    moment = re.match(r"[A-Z][a-z]+ \S+ \S+ [+-]\d{4}", row)
+    assert moment is not None
+    result = call("why", "greeting", "--at", moment[0], "--workspace", workspace)
+    assert result.exit_code == 0
+    assert "greeting (manual) due at" in result.stdout
+    assert "ran as" in result.stdout
+
+
+def test_runs_of_an_unknown_slug_is_wrong_usage(workspace: Path) -> None:
+    """A slug that is misspelt is told from one that has not run."""
+    result = call("runs", "greetng", "--workspace", workspace)
+    assert result.exit_code == 2
+    assert "the workspace has: greeting" in result.stderr
+    assert call("runs", "greeting", "--workspace", workspace).exit_code == 0
+    call("run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace)
+    (workspace / "automations/greeting.md").unlink()
+    assert call("runs", "greeting", "--workspace", workspace).exit_code == 0
+
+
+def test_a_run_whose_engine_is_gone_is_not_shown_as_running(workspace: Path) -> None:
+    """Its records say `running` until the next start; nobody is at it."""
+    state = workspace.parent / "as-it-was"
+
+    class Cut(ScriptedAgent):
+        async def take_turn(self, turn: Turn, /) -> Reply:
+            await anyio.to_thread.run_sync(shutil.copytree, workspace / ".drumbeat", state)
+            return Reply(text="Hello.")
+
+    async def run() -> None:
+        async with Engine(workspace, agent=Cut()) as engine:
+            await engine.run("greeting")
+
+    anyio.run(run)
+    shown = call("runs", "--workspace", workspace, "--data-dir", state).stdout
+    assert "greeting    cut off" in shown
+    assert "the next start of one settles it" in shown
+    why = call("why", "greeting", "--workspace", workspace, "--data-dir", state).stdout
+    assert "is settled at the next start" in why
+
+
+def test_upcoming_says_that_a_file_that_broke_keeps_its_schedule(workspace: Path) -> None:
+    """It is listed, so it is not said to bring nothing."""
+    call("run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace)
+    write(workspace / "automations/greeting.md", BROKEN)
+    result = call("upcoming", "--workspace", workspace)
+    assert ("greeting" in result.stdout) == ("keeps the schedule it had" in result.stderr)
+    assert ("greeting" in result.stdout) != ("nothing of it comes" in result.stderr)
+    assert "greeting" in result.stdout
 
 
 # ---- the group

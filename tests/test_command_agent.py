@@ -246,7 +246,7 @@ async def test_an_unavailable_agent_may_say_when_to_come_back(turn: Turn) -> Non
 async def test_a_failed_command_shows_the_last_of_its_standard_error(turn: Turn) -> None:
     error = await failure(says({"text": "ok"}, exit_code=3, stderr="x" * 5_000 + "why\n"), turn)
     assert error.code == "agent-command-failed"
-    assert "exited with code 3; standard error ended with: xxx" in str(error)
+    assert "exited with code 3; standard error ended with: …xxx" in str(error)
     assert str(error).endswith("xwhy")
     assert len(str(error)) < 2_200
     quiet = await failure(says("", exit_code=1), turn)

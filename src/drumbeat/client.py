@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from drumbeat.core.explain import NEAR, explain, subject_of
+from drumbeat.core.explain import NEAR, Known, explain, subject_of
 from drumbeat.core.model import (
     Automation,
     DeliveryIntent,
@@ -27,6 +27,7 @@ from drumbeat.core.redaction import Redactor
 from drumbeat.errors import NotFound, Problem
 from drumbeat.protocols import Pins, Store
 from drumbeat.runtime import requests
+from drumbeat.runtime.delivery_trail import last_failure
 from drumbeat.runtime.entered import Entered, Folder
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.lock import EngineLock
@@ -440,6 +441,8 @@ class Client(Entered):
         subject = subject_of(at, fires)
         run_id = None if subject.fire is None else subject.fire.run_id
         runs = [] if store is None or run_id is None else await store.runs(target=run_id, limit=1)
+        run = next(iter(runs), None)
+        known = Known() if store is None or run is None else await self._known(store, run)
         now = self._clock.now()
         rules = await self._rules()
         upcoming = await next_moment(
@@ -456,11 +459,27 @@ class Client(Entered):
             slug,
             at,
             subject=subject,
-            run=next(iter(runs), None),
+            run=run,
             now=now,
             upcoming=upcoming,
             note=_note(workspace, slug, (await self._paused()).get(slug)),
+            known=known,
         )
+
+    async def _known(self, store: Store, run: RunRecord) -> Known:
+        """What is known of a run beside its record, looked for where it says something."""
+        if run.state == "running":
+            return Known(engine=await EngineLock(self.data_dir).holder() is not None)
+        if run.delivery not in ("pending", "abandoned"):
+            return Known()
+        behind = False
+        if run.delivery == "pending":
+            # The store has each claimed in the order in which the runs ended.
+            pending = await store.runs(slug=run.slug, sent="pending", limit=_ALL)
+            ended = [_ended(each) for each in pending]
+            behind = bool(ended) and _ended(run) > min(ended)
+        failure = await last_failure(store, run) if run.intent and run.intent.attempt else ""
+        return Known(behind=behind, failure=failure)
 
     async def sweep(self) -> list[str]:
         """The ids of finished runs without an intent: there must be none.
@@ -491,6 +510,10 @@ class Client(Entered):
             after=after,
             follow=follow,
         )
+
+
+def _ended(run: RunRecord) -> datetime:
+    return run.started_at if run.intent is None else run.intent.created_at
 
 
 def _aware(name: str, at: datetime) -> datetime:

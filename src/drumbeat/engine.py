@@ -68,6 +68,7 @@ from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.standby import outcome, stand_by
 from drumbeat.runtime.undisturbed import undisturbed
+from drumbeat.runtime.upkeep import log_broken
 from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.runtime.zones import zones_for
 
@@ -199,11 +200,11 @@ class Engine(Client):
     async def _take(self, parts: "_Parts", holder: str) -> Life:
         """Begin the life of the engine that holds the folder, what an earlier one left included."""
         store = await self._state.take_over(holder=holder)
-        life = Life.of(self._services(parts, store), self._deliverer)
+        life = Life.of(self._services(parts, store), self._deliverer, self._lock)
         await life.make_ready()
         log.info("engine_started", workspace=str(self.workspace_dir), holder=holder)
-        for path in parts.workspace.workspace.problems:
-            log.error("automation_broken", path=str(path))
+        for path, found in parts.workspace.workspace.problems.items():
+            log_broken(path, found)
         return life
 
     async def _take_over(self, env: dict[str, str], holder: str) -> Life:

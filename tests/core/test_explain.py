@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
-from drumbeat.core.explain import Subject, explain, paused_reason, subject_of
+from drumbeat.core.explain import Known, Subject, explain, paused_reason, subject_of
 from drumbeat.core.model import DeliveryIntent, Fire, RunRecord, Usage
 from drumbeat.errors import Problem
 
@@ -60,6 +60,7 @@ def said(
     now: datetime = AT + HOUR,
     upcoming: datetime | None = None,
     note: str = "",
+    known: Known | None = None,
 ) -> str:
     return explain(
         "brief",
@@ -69,6 +70,7 @@ def said(
         now=now,
         upcoming=upcoming,
         note=note,
+        known=known or Known(),
     )
 
 
@@ -96,8 +98,8 @@ WHAT = "brief (schedule) due at 2026-03-02T07:00:00Z"
         ),
         (
             run(RAN, verdict="deliver", gate="policy-always", delivery="pending", attempt=2),
-            "ran as r1 and succeeded; its message was handed out and not confirmed yet, by gate "
-            "policy-always: nothing to report.",
+            "ran as r1 and succeeded; its message is not delivered yet (2 attempts so far) and "
+            "stays to be, by gate policy-always: nothing to report.",
         ),
         (
             run(RAN, verdict="deliver", gate="policy-always", delivery="delivered", attempt=1),
@@ -150,6 +152,46 @@ def test_a_run_that_is_going() -> None:
     going = fire(run_id="r1")
     sentence = f"{WHAT} ran as r1 and is still running."
     assert said(going, record=run(going, "running")) == sentence
+
+
+def test_a_run_that_its_engine_left_behind() -> None:
+    """Nothing runs where no engine is."""
+    going = fire(run_id="r1")
+    sentence = (
+        f"{WHAT} ran as r1, was going when its engine ended, and is settled at the next start."
+    )
+    assert said(going, record=run(going, "running"), known=Known(engine=False)) == sentence
+
+
+@pytest.mark.parametrize(
+    "delivery, attempt, known, words",
+    [
+        (
+            "pending",
+            3,
+            Known(failure="ConnectionError: no route."),
+            "its message is not delivered yet (3 attempts so far, the last failure being: "
+            "ConnectionError: no route) and stays to be, by gate policy-always",
+        ),
+        ("pending", 1, Known(), "its message is not delivered yet (1 attempt so far) and stays"),
+        (
+            "pending",
+            0,
+            Known(behind=True),
+            "its message waits behind an earlier message of this automation, by gate",
+        ),
+        (
+            "abandoned",
+            8,
+            Known(failure="given up after attempt 8: no route"),
+            "was abandoned (given up after attempt 8: no route), by gate policy-always",
+        ),
+    ],
+)
+def test_how_a_delivery_stands(delivery: Any, attempt: int, known: Known, words: str) -> None:
+    """Attempts so far, the last reason, and what a message waits for."""
+    record = run(RAN, verdict="deliver", gate="policy-always", delivery=delivery, attempt=attempt)
+    assert words in said(RAN, record=record, known=known)
 
 
 def test_a_fire_that_waits() -> None:

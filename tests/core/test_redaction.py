@@ -30,6 +30,10 @@ TOKEN = "tok-12345678"
         ({"K": "line one\nline two"}, "x line one\nline two y", "x [redacted K] y"),
         ({"R": ".*+?[a-z]"}, "a .*+?[a-z] b", "a [redacted R] b"),
         ({}, TOKEN, TOKEN),
+        ({"T": TOKEN}, f"…{TOKEN[1:]} b", "…[redacted T] b"),
+        ({"T": TOKEN}, f"… said: …{TOKEN[-4:]}", "… said: …[redacted T]"),
+        ({"T": TOKEN}, f"…{TOKEN[-3:]} {TOKEN[1:]}", f"…{TOKEN[-3:]} {TOKEN[1:]}"),
+        ({"T": TOKEN}, f"…{TOKEN}", "…[redacted T]"),
     ],
 )
 def test_known_values_are_replaced_by_their_names(

@@ -231,3 +231,20 @@ async def test_the_agent_gets_the_prompt_as_it_is(host: Any) -> None:
     async with host.engine(secrets={"MY_TOKEN": TOKEN}) as engine:
         await engine.run("check")
     assert host.agent.turns[0].prompt == f"state: {TOKEN}"
+
+
+@pytest.mark.parametrize("lost", [2, 8, len(TOKEN) - 4])
+async def test_a_secret_that_a_tools_errors_begin_with_in_the_middle_is_redacted(
+    host: Any, lost: int
+) -> None:
+    """The last 2,000 characters are kept, wherever that cuts."""
+    rest = 1999 - (len(TOKEN) - lost)
+    host.tool("fails", f"printf '%s%0{rest}d' '{TOKEN}' 0 >&2; exit 3")
+    host.write(inject=[{"argv": ["fails"], "label": "state"}])
+    async with host.engine(secrets={"MY_TOKEN": TOKEN}) as engine:
+        run = await engine.run("check")
+    assert run.failure.code == "inject-failed"
+    assert run.failure.message.endswith(f"ended with: …[redacted MY_TOKEN]{'0' * rest}")
+    for path in host.data.rglob("*"):
+        if path.is_file():
+            assert TOKEN[lost:].encode() not in path.read_bytes(), path

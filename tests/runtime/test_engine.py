@@ -528,6 +528,34 @@ async def test_an_engine_leaves_nothing_behind(host: Any) -> None:
     gc.collect()
 
 
+async def test_an_engine_that_is_being_entered_says_so(host: Any) -> None:
+    host.write()
+    store = host.faulty()
+    opened, go_on = anyio.Event(), anyio.Event()
+    real = store.open
+
+    async def slow(**given: Any) -> None:
+        opened.set()
+        await go_on.wait()
+        await real(**given)
+
+    store.open = slow
+    engine = host.engine(store=store)
+
+    async def live() -> None:
+        async with engine:
+            pass
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(live)
+            await opened.wait()
+            with pytest.raises(DrumbeatError) as caught:
+                await engine.status()
+            go_on.set()
+    assert caught.value.problem.code == "not-entered"
+
+
 # ---- cancellations that no shield keeps out
 
 

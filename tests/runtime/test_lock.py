@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,3 +150,46 @@ async def test_a_child_that_outlives_a_killed_engine_does_not_keep_it(
         holder.kill()
         os.kill(child, signal.SIGKILL)
         holder.communicate()
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.write_text("{}", encoding="utf-8")
+
+
+@pytest.mark.parametrize("spoil", [remove, replace])
+async def test_an_engine_whose_lock_is_taken_away_stops_and_says_why(
+    host: Any, spoil: Callable[[Path], None]
+) -> None:
+    """A second one can enter from then on, and two must not run one automation."""
+    host.write()
+    async with host.engine() as first:
+        await host.clock.advance(timedelta(minutes=1))
+        assert (await first.status()).state == "running"
+        spoil(host.data / "engine.lock")
+        await host.clock.advance(timedelta(minutes=1))
+        with pytest.raises(EngineBusy) as caught:
+            await first.wait()
+        assert caught.value.problem.code == "engine-lock-lost"
+        status = await first.status()
+        assert (status.state, [fault.code for fault in status.faults]) == (
+            "stopped",
+            ["engine-failed"],
+        )
+        async with host.engine() as second:
+            assert (await second.run("check")).state == "succeeded"
+
+
+async def test_leaving_takes_no_lock_away_from_who_has_it_by_then(tmp_path: Path) -> None:
+    first, second, third = (EngineLock(tmp_path) for _ in range(3))
+    await first.acquire(since="noon")
+    (tmp_path / "engine.lock").unlink()
+    await second.acquire(since="one")
+    await first.release()
+    with pytest.raises(EngineBusy):
+        await third.acquire(since="two")
+    await second.release()

@@ -18,8 +18,12 @@ async def test_a_call_between_looking_and_waiting_is_seen() -> None:
     signal = Signal()
     seen = signal.count
     signal.notify()
-    await signal.wait(seen)
-    await signal.wait(seen, clock=ManualClock(START), limit=MINUTE)
+    with anyio.fail_after(5):
+        await signal.wait(seen)
+        await signal.wait(seen, clock=ManualClock(START), limit=MINUTE)
+    with anyio.move_on_after(0) as scope:
+        await signal.wait(signal.count)
+    assert scope.cancelled_caught
 
 
 async def test_every_waiter_is_woken() -> None:

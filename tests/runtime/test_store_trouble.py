@@ -298,3 +298,56 @@ async def test_a_jump_of_the_clock_during_trouble_is_an_event_afterwards(host: A
         await host.clock.advance(MINUTE)
         (event,) = await host.events(engine, "clock_jumped")
         assert event.data["seconds"] == HOUR.total_seconds()
+
+
+# ---- a file that is taken away
+
+
+def taken_away(host: Any) -> None:
+    (host.data / "drumbeat.db").rename(host.workspace / "kept.db")
+
+
+def replaced(host: Any) -> None:
+    taken_away(host)
+    (host.data / "drumbeat.db").write_bytes((host.workspace / "kept.db").read_bytes())
+
+
+@pytest.mark.parametrize("spoil", [taken_away, replaced])
+async def test_a_store_that_was_taken_away_accepts_nothing_until_it_is_back(
+    host: Any, spoil: Any
+) -> None:
+    """What is written to a file that nobody will find is lost, so it is refused."""
+    host.write()
+    async with host.engine() as engine:
+        first = await host.fire(engine)
+        spoil(host)
+        with pytest.raises(StoreError) as caught:
+            await engine.fire("check")
+        assert caught.value.problem.code == "store-gone"
+        with pytest.raises(StoreError):
+            await engine.runs()
+        await host.clock.advance(MINUTE)
+        assert [fault.code for fault in (await engine.status()).faults] == ["store-gone"]
+        (host.workspace / "kept.db").rename(host.data / "drumbeat.db")
+        await host.clock.advance(HOUR)
+        assert (await engine.status()).faults == ()
+        last = await host.fire(engine)
+        assert [run.run_id for run in await engine.runs()] == [last.run_id, first.run_id]
+
+
+async def test_a_store_that_is_taken_away_within_a_transaction_is_not_written(host: Any) -> None:
+    """The run is held, and committed when the file is back."""
+    host.write()
+
+    def spoils(turn: Turn) -> str:
+        taken_away(host)
+        return "done"
+
+    async with host.engine(agent=ScriptedAgent(default=spoils)) as engine:
+        await engine.fire("check")
+        await host.clock.advance(MINUTE)
+        assert [fault.code for fault in (await engine.status()).faults] == ["store-gone"]
+        (host.workspace / "kept.db").rename(host.data / "drumbeat.db")
+        await host.clock.advance(HOUR)
+        (run,) = await engine.runs()
+        assert run.state == "succeeded"

@@ -70,7 +70,7 @@ async def check_workspace(folder: Path, *, zones: Zones, now: datetime) -> list[
     An engine that starts on it here and now refuses what is a problem of the folder, of a pack or
     of the agent's configuration, and aborts the runs whose requirements are not met.
     """
-    around: list[Problem] = list(await misnamed_list(folder))
+    around: list[Problem] = [*await misnamed_list(folder)]
     try:
         await load_config_layers(folder, os.environ)
     except WorkspaceError as error:

@@ -53,8 +53,22 @@ def problem_lines(problem: Problem) -> list[str]:
 
 
 def local(instant: datetime, zone: tzinfo) -> str:
-    """An instant as the wall clock of `zone` shows it, with its offset."""
-    return instant.astimezone(zone).strftime("%a %Y-%m-%d %H:%M %z")
+    """An instant as the wall clock of `zone` shows it, with its offset; `read_instant` reads it."""
+    shown = instant.astimezone(zone)
+    return shown.strftime("%a %Y-%m-%d %H:%M:%S %z" if shown.second else "%a %Y-%m-%d %H:%M %z")
+
+
+def read_instant(text: str) -> datetime:
+    """An instant in ISO 8601, or as `local` shows one; naive where no offset is given.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    words = text.split()
+    if words and words[0].isalpha():
+        del words[0]
+    date, *rest = words or [""]
+    return datetime.fromisoformat(date + ("T" + "".join(rest) if rest else ""))
 
 
 class Output:

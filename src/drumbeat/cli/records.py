@@ -1,7 +1,7 @@
 """Commands that read: what comes, what went, and why."""
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TypeAlias
 
@@ -11,6 +11,8 @@ import click
 from drumbeat import (
     Client,
     Due,
+    NotFound,
+    Problem,
     RunRecord,
     ScheduleTrigger,
     Status,
@@ -18,7 +20,7 @@ from drumbeat import (
     Workspace,
 )
 from drumbeat.cli.group import data_dir_option, workspace_option
-from drumbeat.cli.output import Output, local, visible
+from drumbeat.cli.output import Output, local, read_instant, visible
 from drumbeat.core.model import Kind
 from drumbeat.runtime.zones import Zone, resolve_zone
 
@@ -26,6 +28,7 @@ __all__ = ["runs", "upcoming", "why"]
 
 Zones: TypeAlias = Mapping[Kind, Zone]
 
+_CUT_OFF = "cut off"
 _KINDS: tuple[Kind, Kind] = ("automation", "job")
 
 
@@ -56,7 +59,7 @@ async def _upcoming(
     paused = status.paused
     zones = _zones(status)
     _print_zones(output, zones, status.workspace)
-    for line in _never_due(status.workspace):
+    for line in _never_due(status.workspace, {moment.slug for moment in due}):
         output.error(line)
     if not due:
         output.line(f"Nothing comes within {days} days.")
@@ -82,11 +85,26 @@ def _remark(due: Due, *, paused: bool) -> str:
     return "missed" if due.missed else f"+{due.folded} folded" if due.folded else ""
 
 
-def _never_due(workspace: Workspace) -> Iterator[str]:
-    """What somebody may look for in vain: files that do not load, expressions nobody can read."""
+def _never_due(workspace: Workspace, due: Collection[str]) -> Iterator[str]:
+    """What somebody may look for in vain: files that do not load, are disabled or unreadable.
+
+    Args:
+        workspace: as it stands.
+        due: what is due all the same: a file that broke keeps the schedule it had, so that
+            somebody hears of it.
+    """
     for path in sorted(workspace.problems):
-        yield f"{path} does not load, so nothing of it comes; see drumbeat validate"
+        if path.stem in due:
+            yield (
+                f"{path} does not load; it keeps the schedule it had, and its runs abort until it "
+                "is mended; see drumbeat validate"
+            )
+        else:
+            yield f"{path} does not load, so nothing of it comes; see drumbeat validate"
     for automation in workspace.automations:
+        scheduled = any(isinstance(each, ScheduleTrigger) for each in automation.triggers)
+        if scheduled and not automation.enabled:
+            yield f"{automation.slug} is disabled, so its schedule brings nothing"
         for trigger in automation.triggers:
             unreadable = isinstance(trigger, ScheduleTrigger) and trigger.schedule is None
             if unreadable and automation.enabled:
@@ -107,7 +125,10 @@ def _never_due(workspace: Workspace) -> Iterator[str]:
 def runs(
     output: Output, slug: str | None, limit: int, workspace: Path, data_dir: Path | None
 ) -> None:
-    """Print the latest runs, the last one first, of SLUG or of all automations."""
+    """Print the latest runs, the last one first, of SLUG or of all automations.
+
+    The moment at which a run was due is one that why takes with --at.
+    """
     anyio.run(_runs, output, slug, limit, workspace, data_dir)
 
 
@@ -115,35 +136,73 @@ async def _runs(
     output: Output, slug: str | None, limit: int, workspace: Path, data_dir: Path | None
 ) -> None:
     async with Client(workspace, data_dir=data_dir) as client:
-        records = await client.runs(slug, limit=limit)
         status = await client.status()
+        records = await client.runs(slug, limit=limit)
+    if slug is not None and not records:
+        _check_stands(status.workspace, slug)
     zones = _zones(status)
     _print_zones(output, zones, status.workspace)
     if not records:
         output.line("No run is on record.")
         return
     output.table(
-        ("started", "automation", "state", "verdict", "gate", "delivery", "run"),
-        (_run_row(record, zones[_kind(status.workspace, record.slug)]) for record in records),
+        ("due", "started", "automation", "state", "verdict", "gate", "delivery", "run"),
+        (
+            _run_row(record, zones[_kind(status.workspace, record.slug)], _state(record, status))
+            for record in records
+        ),
     )
+    if any(_state(record, status) == _CUT_OFF for record in records):
+        output.line(
+            f"{_CUT_OFF}: it was going when its engine ended; the next start of one settles it."
+        )
 
 
-def _run_row(record: RunRecord, zone: Zone) -> tuple[str, ...]:
+def _check_stands(workspace: Workspace, slug: str) -> None:
+    """Refuse a slug that no file has.
+
+    Raises:
+        NotFound: there is none, broken or not.
+    """
+    known = {automation.slug for automation in workspace.automations}
+    known |= {path.stem for path in workspace.problems}
+    if slug not in known:
+        raise NotFound(
+            Problem(
+                code="slug-unknown",
+                message=f"no automation {slug!r} in {workspace.path}, and no run of one",
+                remedy=f"the workspace has: {', '.join(sorted(known)) or 'none'}",
+            )
+        )
+
+
+def _state(record: RunRecord, status: Status) -> str:
+    """How a run stands; one that goes on in no engine is not running."""
+    gone = record.state == "running" and status.state == "stopped"
+    return _CUT_OFF if gone else record.state
+
+
+def _run_row(record: RunRecord, zone: Zone, state: str) -> tuple[str, ...]:
     intent = record.intent
     decision = (intent.verdict, intent.gate) if intent else ("", "")
     return (
-        local(record.started_at, zone.tzinfo),
+        local(record.fire.due, zone.tzinfo),
+        _clock(record.started_at, zone.tzinfo),
         record.slug,
-        record.state,
+        state,
         *decision,
         record.delivery or "",
         record.run_id,
     )
 
 
+def _clock(instant: datetime, zone: tzinfo) -> str:
+    return instant.astimezone(zone).strftime("%H:%M:%S")
+
+
 def _instant(text: str) -> datetime:
     try:
-        return datetime.fromisoformat(text)
+        return read_instant(text)
     except ValueError as error:
         msg = f"{visible(text)!r} is no instant such as 2026-03-02T07:00+01:00"
         raise click.BadParameter(msg) from error
@@ -155,7 +214,8 @@ def _instant(text: str) -> datetime:
     "--at",
     type=_instant,
     metavar="INSTANT",
-    help="The moment, in ISO 8601; without an offset, on the wall clock that rules the automation.",
+    help="The moment, in ISO 8601 or as runs prints it; without an offset, on the wall clock that "
+    "rules the automation.",
     show_default="the present one",
 )
 @workspace_option

@@ -8,11 +8,12 @@ import attrs
 
 from drumbeat.core.model import Fire, RunRecord
 
-__all__ = ["NEAR", "Subject", "explain", "paused_reason", "subject_of"]
+__all__ = ["NEAR", "Known", "Subject", "explain", "paused_reason", "subject_of"]
 
 NEAR = timedelta(minutes=1)
 """A fire that is less than this away from a moment is the one that is meant."""
 
+_NEVER = "; no earlier fire is remembered"
 _SKIPPED = {
     "disabled": "its file was disabled when its turn came",
     "removed": "its file was gone when its turn came",
@@ -37,6 +38,23 @@ class Subject:
     how: Literal["at", "folded", "before", "none"]
     fire: Fire | None = None
     slots: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Known:
+    """What is known of a run beside its record.
+
+    `engine`: whether an engine holds the data folder, so that a run without an end is going on.
+    `behind`: whether its message waits for an earlier one of the same automation. `failure`: why
+    the last attempt to deliver it failed; "" when none did or that is not kept.
+    """
+
+    engine: bool = True
+    behind: bool = False
+    failure: str = ""
+
+
+_NOTHING_MORE = Known()
 
 
 def subject_of(at: datetime, fires: Sequence[Fire]) -> Subject:
@@ -77,6 +95,7 @@ def explain(
     now: datetime,
     upcoming: datetime | None = None,
     note: str = "",
+    known: Known = _NOTHING_MORE,
 ) -> str:
     """Say what became of `slug` at the instant `at`.
 
@@ -88,27 +107,28 @@ def explain(
         now: the present instant.
         upcoming: the first moment from a minute before `at` on, and not past, at which it is due.
         note: what keeps it from being due at present, as half a sentence.
+        known: what is known of `run` beside its record.
     """
     fire = subject.fire
     if fire is not None and subject.how == "at":
-        return _sentence(_fate(fire, run))
+        return _sentence(_fate(fire, run, known))
     if fire is not None and subject.how == "folded":
         count = "1 earlier slot" if subject.slots == 1 else f"{subject.slots} earlier slots"
         return _sentence(
-            f"{_fate(fire, run)}; it stands for {count} as well, and if {slug} was due at"
+            f"{_fate(fire, run, known)}; it stands for {count} as well, and if {slug} was due at"
             f" {_time(at)}, that was one of them"
         )
     if at > now and upcoming is not None and abs(upcoming - at) < NEAR:
         return _sentence(f"{slug} will be due at {_time(upcoming)}")
     said = f"{slug} {'is' if at > now else 'was'} not due at {_time(at)}"
-    said += f"; before that, {_fate(fire, run)}" if fire else "; no earlier fire is remembered"
+    said += f"; before that, {_fate(fire, run, known)}" if fire else _NEVER
     if note:
         said += f"; at present {note}"
     said += f"; it is next due at {_time(upcoming)}" if upcoming else "; no later moment is planned"
     return _sentence(said)
 
 
-def _fate(fire: Fire, run: RunRecord | None) -> str:
+def _fate(fire: Fire, run: RunRecord | None, known: Known) -> str:
     what = f"{fire.slug} ({fire.cause}) due at {_time(fire.due)}"
     if fire.verdict == "folded":
         return f"{what} was folded into the fire {fire.folded_into}"
@@ -122,8 +142,10 @@ def _fate(fire: Fire, run: RunRecord | None) -> str:
         return f"{what} ran ({fire.reason}), and the record of that run is no longer kept"
     said = f"{what} ran as {run.run_id}"
     if run.state == "running":
-        return f"{said} and is still running"
-    said += f" and {_ended(run)}; {_told(run)}"
+        if known.engine:
+            return f"{said} and is still running"
+        return f"{said}, was going when its engine ended, and is settled at the next start"
+    said += f" and {_ended(run)}; {_told(run, known)}"
     return said if fire.verdict is not None else f"{said}; one more attempt is due"
 
 
@@ -146,7 +168,7 @@ def _ended(run: RunRecord) -> str:
     return f"{ended} [{run.failure.code}] ({run.failure.message.rstrip('.')})"
 
 
-def _told(run: RunRecord) -> str:
+def _told(run: RunRecord, known: Known) -> str:
     intent = run.intent
     if intent is None:
         return "it left no intent, so the record is invalid"
@@ -158,10 +180,19 @@ def _told(run: RunRecord) -> str:
     if run.delivery == "delivered":
         return f"its message was delivered, {why}"
     if run.delivery == "abandoned":
-        return f"its message was to be delivered and was abandoned, {why}"
+        because = f" ({_clause(known.failure)})" if known.failure else ""
+        return f"its message was to be delivered and was abandoned{because}, {why}"
+    if known.behind:
+        return f"its message waits behind an earlier message of this automation, {why}"
     if intent.attempt:
-        return f"its message was handed out and not confirmed yet, {why}"
+        count = "1 attempt" if intent.attempt == 1 else f"{intent.attempt} attempts"
+        because = f", the last failure being: {_clause(known.failure)}" if known.failure else ""
+        return f"its message is not delivered yet ({count} so far{because}) and stays to be, {why}"
     return f"its message is to be delivered, {why}"
+
+
+def _clause(text: str) -> str:
+    return text.strip().rstrip(".")
 
 
 def _sentence(text: str) -> str:

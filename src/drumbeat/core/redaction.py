@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["Redactor"]
+__all__ = ["CUT", "Redactor"]
 
+CUT = "…"
+"""Stands where the beginning of a text was cut away."""
 _SHORTEST = 8
+_SHORTEST_REST = 4
 
 
 class Redactor:
@@ -13,7 +16,8 @@ class Redactor:
 
     Only values of 8 characters and more count: shorter ones stand in ordinary text by chance. A
     value is found as it stands, never in another case or encoding. Overlapping occurrences are all
-    taken out, and one that lies wholly inside another goes with the longer one.
+    taken out, and one that lies wholly inside another goes with the longer one. Of a value that was
+    cut the rest goes too: 4 characters and more of its end, directly behind a `CUT`.
 
     Args:
         secrets: value by name, copied at once. Of two names for one value the first in
@@ -40,6 +44,9 @@ class Redactor:
             if value in text
             for span in _occurrences(text, value, name)
         ]
+        if CUT in text:
+            for value, name in self._names.items():
+                spans += _rests(text, value, name)
         if not spans:
             return text
         parts: list[str] = []
@@ -73,4 +80,16 @@ def _occurrences(text: str, value: str, name: str) -> list[tuple[int, int, str]]
     while start >= 0:
         found.append((start, -(start + len(value)), name))
         start = text.find(value, start + 1)
+    return found
+
+
+def _rests(text: str, value: str, name: str) -> list[tuple[int, int, str]]:
+    found: list[tuple[int, int, str]] = []
+    start = text.find(CUT) + len(CUT)
+    while start >= len(CUT):
+        for begin in range(1, len(value) - _SHORTEST_REST + 1):
+            if text.startswith(value[begin:], start):
+                found.append((start, -(start + len(value) - begin), name))
+                break
+        start = text.find(CUT, start) + len(CUT)
     return found

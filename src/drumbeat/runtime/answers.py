@@ -3,7 +3,9 @@
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import TypeGuard, cast
+from typing import Any, TypeGuard, cast
+
+import attrs
 
 from drumbeat.core.model import Reply, Usage
 from drumbeat.errors import (
@@ -60,7 +62,7 @@ def _failure(error: BaseException) -> AgentError:
         return AgentError("the agent cancelled its own turn", code="agent-cancelled-itself")
     if isinstance(error, DrumbeatError):
         problem = error.problem
-        failure = AgentError(_text(problem.message), code=_code(problem.code, "agent-raised"))
+        failure = _coded(problem.code, _text(problem.message))
         if _is_text(problem.message, problem.code, problem.remedy):
             failure.problem = problem
         return failure
@@ -89,7 +91,7 @@ def _mended(error: AgentError) -> AgentError:
     for kind in (ContextCeiling, ConversationNotFound):
         if isinstance(error, kind):
             return kind(message, usage=usage)
-    return AgentError(message, code=_code(error.problem.code, "agent-error"), usage=usage)
+    return _coded(error.problem.code, message, usage)
 
 
 def _is_text(*values: object) -> bool:
@@ -102,11 +104,14 @@ def _text(value: object) -> str:
     return str.__str__(value) if isinstance(value, str) else f"{value}"
 
 
-def _code(value: object, otherwise: str) -> str:
-    """A code that repeats of one failure share: the text of an enumeration's member counts too."""
-    if isinstance(value, Enum):
-        value = value.value
-    return str.__str__(value) if isinstance(value, str) else otherwise
+def _coded(value: object, message: str, usage: Usage | None = None) -> AgentError:
+    """A failure under the code that its repeats share: an enumeration's member may name it too."""
+    failure = AgentError(message, usage=usage)
+    text = value.value if isinstance(value, Enum) else value
+    if isinstance(text, str):
+        given: dict[str, Any] = {"code": str.__str__(text)}
+        failure.problem = attrs.evolve(failure.problem, **given)
+    return failure
 
 
 # Type hints bind nobody at run time, and what is kept here is read again after a restart.

@@ -1,4 +1,4 @@
-"""Reading one regular file that must stand inside a folder, within bounds."""
+"""Reading one regular file that must stand inside a folder, within bounds; telling files apart."""
 
 from pathlib import Path, PurePath
 from typing import Literal, TypeAlias
@@ -54,3 +54,12 @@ def read_inside(folder: Path, name: PurePath) -> bytes:
             return file.read(MAX_FILE + 1)
     except OSError as error:
         raise FileFault("unreadable", f"{path} cannot be read: {error.strerror}") from None
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells the file at `path` from one that takes its place; None when there is none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino

@@ -40,7 +40,8 @@ async def run_inject(
         when the output is `INJECT_IDLE` and at most one line ending; else `abort` with one of
         `inject-not-startable`, `inject-timeout`, `inject-failed`, `inject-too-large`,
         `inject-empty` (nothing but white space) and `inject-not-utf8`, and a `reason` that ends
-        with what the tool wrote last to standard error, 2,000 characters at most.
+        with what the tool wrote last to standard error, 2,000 characters at most, the first being
+        `…` when it wrote more.
 
     Example:
         >>> from functools import partial

@@ -14,6 +14,7 @@ from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.deliveries import Deliveries
 from drumbeat.runtime.desk import Desk
 from drumbeat.runtime.dispatcher import Dispatcher
+from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.replies import Replies
 from drumbeat.runtime.retention import Retention
 from drumbeat.runtime.rules import Rules
@@ -35,11 +36,12 @@ class Life:
     desk: Desk
     retention: Retention
     deliveries: Deliveries | None
+    lock: EngineLock
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     """Ends the loops."""
 
     @classmethod
-    def of(cls, services: Services, deliverer: Deliverer | None) -> Self:
+    def of(cls, services: Services, deliverer: Deliverer | None, lock: EngineLock) -> Self:
         """Put the rooms together; nothing goes on yet."""
         settings = services.settings
         scheduler = Scheduler(
@@ -73,6 +75,7 @@ class Life:
             deliveries=(
                 None if deliverer is None else Deliveries(services=services, deliverer=deliverer)
             ),
+            lock=lock,
         )
 
     @property
@@ -128,6 +131,7 @@ class Life:
             self.upkeep.keep_renewing,
             self.desk.run,
             self.retention.run,
+            self._keep_lock,
         ]
         if self.deliveries is not None:
             loops.append(self.deliveries.run)
@@ -135,6 +139,10 @@ class Life:
             async with self.agenda.scheduler, anyio.create_task_group() as group:
                 for run in loops:
                     group.start_soon(loop, run)
+
+    async def _keep_lock(self) -> None:
+        services = self.services
+        await self.lock.keep(clock=services.clock, interval=services.settings.request_poll)
 
     async def drain(self, limit: timedelta) -> None:
         """Start nothing more; give what runs, and then what is being delivered, `limit` in all.

@@ -4,12 +4,17 @@ import json
 import os
 import socket
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio import to_thread
 
 from drumbeat.errors import EngineBusy, Problem, StoreError
+from drumbeat.protocols import Clock
+from drumbeat.runtime.clock import holding, nap
+from drumbeat.runtime.files import identity
 from drumbeat.runtime.store_threads import run_through
 
 if TYPE_CHECKING:
@@ -34,6 +39,7 @@ class EngineLock:
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / _NAME
         self._lock: BaseFileLock | None = None
+        self._file: tuple[int, int] | None = None
 
     async def acquire(self, *, since: str, patience: float = _PATIENCE) -> str:
         """Take the lock and return the holder's name.
@@ -65,6 +71,7 @@ class EngineLock:
                 )
             self._lock = lock
             self._path.write_text(json.dumps({"holder": holder}) + "\n", encoding="utf-8")
+            self._file = identity(self._path)
         except OSError as error:
             raise StoreError(
                 Problem(
@@ -84,6 +91,33 @@ class EngineLock:
         except Timeout:
             return None
         return lock
+
+    async def keep(self, *, clock: Clock, interval: timedelta) -> None:
+        """Look each `interval` whether the lock still keeps others out; until cancelled.
+
+        A lock belongs to a file and not to its path: who removes the file lets a second engine in.
+
+        Raises:
+            EngineBusy: `engine-lock-lost`, the file is another one by now, or there is none.
+        """
+        while True:
+            await nap(clock, interval)
+            with holding(clock, "engine lock"):
+                try:
+                    present = await to_thread.run_sync(identity, self._path)
+                except OSError:
+                    continue  # what cannot be looked at is not known to be gone
+            if present != self._file:
+                raise EngineBusy(
+                    Problem(
+                        code="engine-lock-lost",
+                        message=f"{self._path.name} was removed or replaced while it was held, so "
+                        "that another engine may have the folder by now; this one stopped",
+                        remedy="start one engine on the folder again, and leave the files of a "
+                        "data folder alone while an engine is running",
+                        path=self._path,
+                    )
+                )
 
     async def holder(self) -> str | None:
         """Who holds the lock at this moment, or None; writes nothing."""

@@ -32,6 +32,7 @@ import attrs
 from anyio import to_thread
 
 from drumbeat.core.model import Env
+from drumbeat.core.redaction import CUT
 from drumbeat.runtime.search_path import find_executable, path_entries
 
 MIB = 1024 * 1024
@@ -51,7 +52,8 @@ class Ended:
     """How a child process ended, and what it wrote.
 
     `exit_code` is negative for a signal and None when nothing was started. `stderr` is its last
-    2,000 characters, undecodable bytes replaced. `detail` says why nothing was started, else "".
+    2,000 characters, undecodable bytes replaced, the first being `…` when there were more. `detail`
+    says why nothing was started, else "".
     """
 
     how: Literal["exited", "timed-out", "too-large", "not-startable"]
@@ -291,5 +293,12 @@ class _Tail:
         del self.kept[: -self.limit]
 
     def text(self, characters: int) -> str:
-        """The last characters, at most so many; `limit` holds them whole in any case."""
-        return self.kept.decode("utf-8", "replace")[-characters:]
+        """The last characters, at most so many; `limit` holds them whole in any case.
+
+        One of them is the mark of a cut, by which the redactor knows the rest of a secret.
+        """
+        text = self.kept.decode("utf-8", "replace")
+        if len(text) <= characters and len(self.kept) < self.limit:
+            return text
+        # The first character may be half of one.
+        return CUT + text[1 - characters :].lstrip("\ufffd")

@@ -37,9 +37,10 @@ from drumbeat.errors import StoreError
 from drumbeat.protocols import Clock, Store
 from drumbeat.runtime import store_reads
 from drumbeat.runtime.clock import SystemClock, holding
+from drumbeat.runtime.files import identity
 from drumbeat.runtime.store_commits import Commits
 from drumbeat.runtime.store_ledger import Ledger
-from drumbeat.runtime.store_problems import store_closed, store_error
+from drumbeat.runtime.store_problems import store_closed, store_error, store_gone
 from drumbeat.runtime.store_retention import purge
 from drumbeat.runtime.store_schema import connect, prepare
 from drumbeat.runtime.store_threads import run_through
@@ -58,6 +59,7 @@ class _Opened:
     commits: Commits
     reader: sqlite3.Connection
     limiter: anyio.CapacityLimiter
+    check: Callable[[], None]
     reading: anyio.Lock = attrs.field(factory=anyio.Lock)
 
     def disconnect(self) -> None:
@@ -72,7 +74,8 @@ class SqliteStore(Store):
     Nothing is read or written before `open`. Between `open` and `close` an instance belongs to one
     event loop. Every method raises `StoreError` with the code `store-closed` outside of these,
     `store-locked` when another process kept the file locked for longer than `busy_timeout`,
-    `store-full`, `store-damaged` and `store-failed` as SQLite says, and `ValueError` or `TypeError`
+    `store-full`, `store-damaged` and `store-failed` as SQLite says, `store-gone` when the file was
+    removed or replaced meanwhile, and `ValueError` or `TypeError`
     for a value that cannot be stored: a naive instant, an event or mark that is not JSON. Lone
     surrogates in texts are stored as their escapes.
 
@@ -122,8 +125,20 @@ class SqliteStore(Store):
         self._written = anyio.Event()
         readers: list[sqlite3.Connection] = []
 
+        file: tuple[int, int] | None = None
+
+        def check() -> None:
+            try:
+                gone = identity(self._path) != file
+            except OSError as error:
+                raise store_error(error, self._path) from error
+            if gone:
+                raise store_gone(self._path)
+
         def begin() -> sqlite3.Connection:
+            nonlocal file
             prepare(self._path, busy=self._busy, whole=whole)
+            file = identity(self._path)
             readers.append(connect(self._path, busy=self._busy))
             readers[0].execute("PRAGMA query_only = ON")
             return readers[0]
@@ -138,13 +153,14 @@ class SqliteStore(Store):
             raise
         commits = Commits(
             self._path,
+            check=check,
             clock=self._clock,
             lease=lease,
             busy=self._busy,
             appended=self._wake,
             limiter=limiter,
         )
-        return _Opened(commits=commits, reader=reader, limiter=limiter)
+        return _Opened(commits=commits, reader=reader, limiter=limiter, check=check)
 
     async def close(self) -> None:
         """As `Store.close`; what was asked for before is done first."""
@@ -186,11 +202,14 @@ class SqliteStore(Store):
     async def _read(self, what: str, question: Callable[[sqlite3.Connection], T]) -> T:
         with holding(self._clock, f"store {what}"):
             opened = self._using()
+
+            def ask() -> T:
+                opened.check()
+                return _answer(opened.reader, question)
+
             async with opened.reading:
                 try:
-                    return await run_through(
-                        lambda: _answer(opened.reader, question), opened.limiter
-                    )
+                    return await run_through(ask, opened.limiter)
                 except sqlite3.Error as error:
                     raise store_error(error, self._path) from error
 

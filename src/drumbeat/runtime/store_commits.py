@@ -65,6 +65,8 @@ class Commits:
 
     Args:
         path: the file, which `prepare` has seen to.
+        check: called in the worker thread around each transaction; raises when the file is no
+            longer the one that was opened.
         clock: read once for each transaction.
         lease: how long a claim lives.
         busy: how long to wait for the lock of another process.
@@ -76,6 +78,7 @@ class Commits:
         self,
         path: Path,
         *,
+        check: Callable[[], None],
         clock: Clock,
         lease: timedelta,
         busy: timedelta,
@@ -84,6 +87,7 @@ class Commits:
     ) -> None:
         self.lease = lease
         self._path = path
+        self._check = check
         self._clock = clock
         self._busy = busy
         self._appended = appended
@@ -168,6 +172,7 @@ class Commits:
     def _commit(self, batch: list[_Job[Any]], now: datetime) -> bool:
         appended = False
         try:
+            self._check()
             db = self._db = self._db or connect(self._path, busy=self._busy)
             db.execute("BEGIN IMMEDIATE")
             for job in batch:
@@ -182,6 +187,7 @@ class Commits:
                     job.error = self._translated(error)
                     db.execute("ROLLBACK TO job")
                 db.execute("RELEASE job")
+            self._check()
             db.execute("COMMIT")
         except Exception as error:  # noqa: BLE001  everyone in the transaction gets it
             self._roll_back()

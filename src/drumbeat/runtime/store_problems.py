@@ -7,7 +7,14 @@ from typing import Final
 
 from drumbeat.errors import Problem, StoreError
 
-__all__ = ["store_closed", "store_damaged", "store_error", "store_newer", "store_older"]
+__all__ = [
+    "store_closed",
+    "store_damaged",
+    "store_error",
+    "store_gone",
+    "store_newer",
+    "store_older",
+]
 
 _LOCKED: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -73,6 +80,20 @@ def store_older(path: Path, found: int, known: int) -> StoreError:
             code="store-older",
             message=f"{path.name} has the schema {found}, and this drumbeat works with {known}",
             remedy="start the engine of this release on it first: it makes a backup and upgrades",
+            path=path,
+        )
+    )
+
+
+def store_gone(path: Path) -> StoreError:
+    """Return the error for a file that was taken away while it was open: nobody would find it."""
+    return StoreError(
+        Problem(
+            code="store-gone",
+            message=f"{path.name} was removed or replaced while it was open; nothing is written to "
+            "what is left of it",
+            remedy=f"put the file back where it was, or stop the engine, see to {path.name} (a "
+            "backup, or none to begin with an empty state) and start again",
             path=path,
         )
     )

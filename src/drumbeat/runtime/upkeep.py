@@ -1,6 +1,7 @@
 """What an engine looks after as long as it lives: its workspace and its leases."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 import attrs
@@ -21,6 +22,20 @@ _LATEST = 100
 """So many runs are looked at for a missing `result.json` at the start."""
 
 
+def log_broken(path: Path, problems: Sequence[Problem]) -> None:
+    """Say in the log that a file does not load: where it is wrong first, and how to mend that."""
+    first = problems[0]
+    log.error(
+        "automation_broken",
+        path=str(path),
+        line=first.line,
+        code=first.code,
+        message=first.message,
+        remedy=first.remedy,
+        problems=len(problems),
+    )
+
+
 @attrs.define(kw_only=True)
 class Upkeep:
     """The upkeep of one engine."""
@@ -32,6 +47,8 @@ class Upkeep:
     rules: Rules
     """What clients have to know; left in the store as soon as it takes them."""
     _published: bool = False
+    _broken: dict[Path, tuple[Problem, ...]] = attrs.field(factory=dict)
+    """The broken files for which there is an event, and what it is about."""
     _lock: anyio.Lock = attrs.field(factory=anyio.Lock)
 
     async def publish(self) -> None:
@@ -106,11 +123,36 @@ class Upkeep:
                 return change.error
             await self._report("workspace", ())
             for path in change.broken:
-                log.error("automation_broken", path=str(path))
+                log_broken(path, services.workspace.workspace.problems[path])
             self.dispatcher.removed(change.removed)
             await self.agenda.sync(services.workspace.workspace)
             await self.dispatcher.workspace_reloaded(removing=removing)
+            await self._record_broken()
             return None
+
+    async def _record_broken(self) -> None:
+        """Leave an event for each file that is broken, one for each way in which it is."""
+        services = self.services
+        present = services.workspace.workspace.problems
+        self._broken = {
+            path: told for path, told in self._broken.items() if present.get(path) == told
+        }
+        for path, problems in present.items():
+            if path in self._broken:
+                continue
+            first = problems[0]
+            event = services.event(
+                "workspace_error",
+                services.clock.now(),
+                path.stem,
+                what="file",
+                path=str(path),
+                line=first.line,
+                code=first.code,
+                message=first.message,
+            )
+            await services.store.record(events=(event,))
+            self._broken[path] = problems
 
     async def _report(self, what: str, problems: Sequence[Problem]) -> None:
         """Say loudly at each look what is wrong around the files, with an event per change."""
