@@ -9,7 +9,9 @@ import attrs
 import pytest
 
 from drumbeat import Client, DrumbeatError, Mark, NotFound, RunRecord, Turn
+from drumbeat.core.model import Claim
 from drumbeat.runtime import requests
+from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ScriptedAgent, drive
 
@@ -258,17 +260,8 @@ async def test_a_request_outlives_a_crash(host: Any) -> None:
 
 
 def going_run(fire: Any, now: Any) -> RunRecord:
-    from drumbeat.runtime.settlement import _unrecorded
-
-    class _Clocked:
-        clock: Any
-
-    from drumbeat.core.model import Claim
-
-    services = _Clocked()
-    services.clock = type("Stopped", (), {"now": staticmethod(lambda: now)})
     claim = Claim(slug=fire.slug, run_id=fire.run_id, token=1, fire=fire)
-    return _unrecorded(services, claim, fire)  # type: ignore[arg-type]
+    return unfinished(claim, fire, at=now)
 
 
 async def marks(engine: Any) -> list[Mark]:

@@ -1,10 +1,12 @@
 """What a killed process left: each claim is settled once, whatever stood at that moment."""
 
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from drumbeat import Claim, Problem, RunRecord, StoreError
 from drumbeat.core.model import DeliveryIntent, Usage
@@ -170,8 +172,12 @@ async def test_trouble_with_the_store_in_the_middle_is_made_up_for(host: Any) ->
     full = StoreError(Problem(code="store-full", message="no room", remedy="make some"))
     faulty = host.faulty()
     faulty.faults["finish"] = [None, full, full]
-    async with host.engine(store=faulty) as engine:
-        assert [fault.code for fault in (await engine.status()).faults] == ["store-full"]
+    with capture_logs() as logs:
+        engine = host.engine(store=faulty)
+        await engine.__aenter__()
+    async with AsyncExitStack() as stack:
+        stack.push_async_exit(engine)
+        assert [line["code"] for line in logs if line["event"] == "store_trouble"] == ["store-full"]
         assert {run.run_id for run in await engine.runs() if run.state == "interrupted"} == {
             claim.run_id
         }
