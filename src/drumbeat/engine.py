@@ -46,6 +46,7 @@ from drumbeat.errors import (
 )
 from drumbeat.protocols import Agent, Clock, Deliverer, Pins, Store
 from drumbeat.runtime.artifacts import Artifacts
+from drumbeat.runtime.brought import check_brought
 from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.entered import Folder
@@ -89,6 +90,9 @@ class Engine(Client):
         clock: where time comes from; `drumbeat.testing.ManualClock` in tests.
         store: in place of the SQLite file of the data folder.
         pins: in place of `session_pins.json`.
+
+    Raises:
+        TypeError: the agent or the deliverer is a class, or lacks its async method.
     """
 
     def __init__(
@@ -107,6 +111,9 @@ class Engine(Client):
         pins: Pins | None = None,
     ) -> None:
         super().__init__(workspace, data_dir=data_dir, secrets=secrets, store=store)
+        check_brought("agent", agent, "take_turn")
+        if deliverer is not None:
+            check_brought("deliverer", deliverer, "deliver")
         self._agent = agent
         self._deliverer = deliverer
         self._timezone = timezone
