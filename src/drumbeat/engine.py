@@ -19,16 +19,19 @@ from types import TracebackType
 from typing import Literal, Self
 
 import anyio
+import attrs
 from anyio import to_thread
 
 from drumbeat.client import Client
 from drumbeat.core.model import (
     Automation,
+    DeliveryIntent,
     Env,
     Fire,
     Pack,
     Receipt,
     RunRecord,
+    Sent,
     Status,
     Workspace,
 )
@@ -418,6 +421,12 @@ class Engine(Client):
         life = self._inside()
         await super().acknowledge(intent_id, receipt)
         life.services.intents_changed.notify()
+
+    async def intents(self, sent: Sent | None = None) -> list[DeliveryIntent]:
+        """As `Client.intents`; shown as a deliverer would get them."""
+        services = self._inside().services
+        found = await super().intents(sent)
+        return [attrs.evolve(intent, fire=services.shown(intent.fire)) for intent in found]
 
     async def run(self, slug: str) -> RunRecord:
         """Run one automation by hand and return the record of the run; disabled ones run too.
