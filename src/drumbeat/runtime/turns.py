@@ -43,6 +43,11 @@ from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
 from drumbeat.runtime.rotations import complete_one, rotate
 from drumbeat.runtime.services import Services
+from drumbeat.runtime.within import turn_of
+
+_REASON_LIMIT = 2000
+_TRACE_LIMIT = 20_000
+"""Characters of a traceback, the last ones: where it was raised stands at the end."""
 
 
 @attrs.frozen(kw_only=True)
@@ -202,7 +207,20 @@ class Conversation:
             reply = await self._try(ask, name, context, tries)
             answer = reply.text
         except AgentError as error:
+            trace = self._trace(error)
+            log.error(
+                "turn_failed",
+                slug=self.frame.automation.slug,
+                run_id=self.frame.run_id,
+                turn_id=name,
+                attempt=tries.count,
+                code=error.code,
+                trace=trace,
+            )
             answer = f"(no reply: {error} [{error.code}])"
+            if error.__cause__ is not None:
+                # What was raised on purpose says all of it; the rest is a fault to be found.
+                answer += f"\n\n## Traceback\n\n{_indented(trace)}"
             raise
         finally:
             now = services.clock.now()
@@ -218,7 +236,9 @@ class Conversation:
                 )
             )
             with anyio.CancelScope(shield=True):
-                await self.journal.artifact(page, f"{asked}\n## Reply\n\n{answer}\n")
+                tried = "".join(f"\n{reason}\n" for reason in tries.reasons)
+                tried = f"\n## Tried again\n{tried}" if tried else ""
+                await self.journal.artifact(page, f"{asked}{tried}\n## Reply\n\n{answer}\n")
         self.exists = self.context_sent = True
         self._count(reply.usage)
         await self._keep_pin(reply, started_at)
@@ -230,6 +250,7 @@ class Conversation:
             step_id=ask.step_id,
             label=ask.label,
             attempts=tries.count,
+            retried=list(tries.reasons),
             session_id=self.session_id,
         )
         return reply
@@ -241,6 +262,7 @@ class Conversation:
             try:
                 return await self._attempt(ask, name, context, tries.count)
             except AgentUnavailable as error:
+                reason = services.redactor.text(str(error))[:_REASON_LIMIT]
                 self._count(error.usage)
                 if tries.count >= services.settings.turn_attempts:
                     raise
@@ -251,12 +273,14 @@ class Conversation:
             except AgentError as error:
                 self._count(error.usage)
                 raise
+            tries.reasons.append(f"attempt {tries.count}: {reason}")
             log.warning(
                 "turn_retried",
                 slug=self.frame.automation.slug,
                 run_id=self.frame.run_id,
                 attempt=tries.count,
                 pause=pause.total_seconds(),
+                reason=reason,
             )
             await services.clock.sleep(pause)
             if not self.exists:
@@ -295,7 +319,8 @@ class Conversation:
         )
 
         async def call() -> Reply:
-            with holding(services.clock, f"turn {name} ({turn.slug}/{ask.origin})"):
+            what = f"turn {name} ({turn.slug}/{ask.origin})"
+            with holding(services.clock, what), turn_of(services, turn.slug):
                 return await services.agent.take_turn(turn)
 
         failure: AgentError | None = None
@@ -325,6 +350,12 @@ class Conversation:
             msg = f"the agent returned {described(reply)}"
             raise AgentError(msg, code="agent-reply-invalid")
         return reply
+
+    def _trace(self, error: AgentError) -> str:
+        try:
+            return self.services.trace(error)[-_TRACE_LIMIT:]
+        except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
+            return "the traceback cannot be read"
 
     def _count(self, usage: Usage | None) -> None:
         if is_usage(usage):
@@ -361,6 +392,13 @@ class Conversation:
 @attrs.define
 class _Tries:
     count: int = 0
+    reasons: list[str] = attrs.field(factory=list)
+    """Why each attempt but the last was made again."""
+
+
+def _indented(text: str) -> str:
+    """A text as a block of code, whatever stands in it."""
+    return "".join(f"    {line}\n" for line in text.splitlines()).rstrip()
 
 
 def _asked(ask: Ask, number: int, context: str) -> str:

@@ -156,7 +156,7 @@ async def check_deliverer(factory: Callable[[], Deliverer]) -> None:
 def _check_factory(check: str, factory: object, noun: str) -> None:
     if not callable(factory):
         msg = (
-            f"{check} takes what makes {noun}, since it needs more than one: a class, or a function "
+            f"{check} takes what makes {noun}, since it needs several: a class, or a function "
             f"such as `lambda: MyOwn()`; it was given an instance of {type(factory).__name__}"
         )
         raise TypeError(msg)
