@@ -64,6 +64,7 @@ from drumbeat.runtime.search_path import search_path
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.upkeep import log_broken
+from drumbeat.runtime.within import is_within
 from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.runtime.zones import zones_for
 
@@ -362,6 +363,8 @@ class Engine(Client):
     async def wait(self) -> None:
         """Return when the engine has drained.
 
+        Not from inside a turn, and as little as `drain`: the turn would be waited for.
+
         Raises:
             Exception: what stopped the engine, as it was raised.
         """
@@ -431,9 +434,12 @@ class Engine(Client):
     async def run(self, slug: str) -> RunRecord:
         """Run one automation by hand and return the record of the run; disabled ones run too.
 
-        Cancelling the caller leaves the run alone.
+        Cancelling the caller leaves the run alone. A turn may ask for the run of another
+        automation, as long as `Settings.max_concurrent_runs` leaves room and that one does not wait
+        for it.
 
         Raises:
+            DrumbeatError: `run-within-itself`, a turn of `slug` asks: the run would wait for it.
             NotFound: no automation has that slug.
             WorkspaceError: none is known by that slug, and the folder cannot be read.
             NotRun: the fire was skipped, because the file vanished.
@@ -443,6 +449,15 @@ class Engine(Client):
             StoreError: the fire, or what changed in the workspace, could not be committed.
         """
         life = self._working()
+        if is_within(life.services, slug):
+            raise DrumbeatError(
+                Problem(
+                    code="run-within-itself",
+                    message=f"a turn of {slug} asks for a run of {slug}, which would wait for that "
+                    "turn to end",
+                    remedy="use fire(), which does not wait, or turn.follow_ups.schedule()",
+                )
+            )
         if life.services.draining:
             raise EngineBusy(
                 Problem(
@@ -498,6 +513,8 @@ class Engine(Client):
 
     async def settled(self) -> None:
         """Return once nothing is due, running or deliverable at this instant.
+
+        Not from inside a turn or a delivery, which it would wait for until their time is up.
 
         Raises:
             StoreError: the store is in trouble, so that nothing can be settled.
