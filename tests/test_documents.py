@@ -1,12 +1,20 @@
 """Importing the package stays light, and what stands in two places says the same."""
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
+import attrs
 import pytest
+
+from drumbeat import Settings
+from drumbeat.core.signatures import DOOR_SECRETS
+from drumbeat.runtime.config_files import OPERATOR_VARIABLE
 
 ROOT = Path(__file__).parents[1]
 
@@ -182,3 +190,110 @@ def test_nothing_is_installed_from_where_it_is_not_published() -> None:
     ]
     assert wrong == []
     assert 'pip install ".[cli]"' in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+# ---- tables that follow the code
+
+
+def _rows(page: str, heading: str) -> list[list[str]]:
+    """The rows of the tables below a heading, cells stripped, without the head."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    section = re.search(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    lines = [line for line in section[1].splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def _shown(value: object) -> str:
+    """A default as the table writes it: a number, `none`, or a duration in its largest unit."""
+    if value is None or not isinstance(value, timedelta):
+        return "none" if value is None else str(value)
+    seconds = int(value.total_seconds())
+    units = ((86400, "day"), (60, "minute"), (1, "second"))
+    size, unit = next(
+        (size, unit)
+        for size, unit in units
+        if seconds % size == 0 and (seconds > size or seconds == size != 60)
+    )
+    count = seconds // size
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+
+
+def test_the_settings_page_has_every_field_with_its_default() -> None:
+    """Both ways: no field is left out, and none stands there that is gone."""
+    listed = {cells[0].strip("`"): cells[1] for cells in _rows("settings.md", "Settings")}
+    fields = {field.name: _shown(field.default) for field in attrs.fields(Settings)}
+    assert listed == fields
+
+
+def test_the_settings_page_has_every_variable_that_is_read_or_set() -> None:
+    """What the code asks the environment for, and what a run is given."""
+    rows = _rows("settings.md", "Variables of the environment")
+    listed = {name for cells in rows for name in re.findall("`([A-Z_]+)`", cells[0])}
+    read: set[str] = set(DOOR_SECRETS) | {OPERATOR_VARIABLE}
+    for path in (ROOT / "src" / "drumbeat").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        read |= set(re.findall(r"\b(?:env|environ|host)\.get\(\"([A-Z_]+)\"", text))
+        read |= set(re.findall(r"^ +\"(DRUMBEAT_[A-Z_]+)\":", text, re.MULTILINE))
+    assert listed == read
+
+
+_LEVELS = {"info", "warning", "error"}
+
+
+def _said(tree: ast.AST) -> Iterator[tuple[str, str, str, set[str]]]:
+    """What code says: `log` or `event`, its level if any, the name, and its facts."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        texts = [a.value for a in node.args if isinstance(a, ast.Constant) and a.value]
+        names = {keyword.arg for keyword in node.keywords if keyword.arg}
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if isinstance(owner, ast.Name) and owner.id == "log" and called in _LEVELS:
+            yield "log", called, str(texts[0]), names
+        elif called in {"event", "note"} and texts:
+            yield "event", "", str(texts[0]), names
+        elif called == "_settle" and len(texts) == 2:
+            yield "event", "", str(texts[1]), set()
+        elif isinstance(node.func, ast.Name) and node.func.id == "Event":
+            kinds = [k.value for k in node.keywords if k.arg == "kind"]
+            yield from (
+                ("event", "", str(text.value), set())
+                for kind in kinds
+                for text in ast.walk(kind)
+                if isinstance(text, ast.Constant) and isinstance(text.value, str)
+            )
+
+
+def _all_said() -> list[tuple[str, str, str, set[str]]]:
+    found = []
+    for path in (ROOT / "src" / "drumbeat").rglob("*.py"):
+        if "testing" not in path.parts:
+            found += list(_said(ast.parse(path.read_text(encoding="utf-8"))))
+    return found
+
+
+def test_the_page_of_events_has_every_log_event() -> None:
+    """Names both ways, levels, and each fact that a line is given."""
+    rows = {cells[0].strip("`"): cells for cells in _rows("events.md", "Log events")}
+    said = [(name, level, facts) for what, level, name, facts in _all_said() if what == "log"]
+    assert rows.keys() == {name for name, _, _ in said}
+    wrong = [
+        (name, level, fact)
+        for name, level, facts in said
+        for fact in (facts or {""})
+        if rows[name][1] != level or (fact and f"`{fact}`" not in rows[name][3])
+    ]
+    assert wrong == []
+
+
+def test_the_page_of_events_has_every_kind_of_durable_event() -> None:
+    """Names both ways, and what their data hold."""
+    rows = {cells[0].strip("`"): cells for cells in _rows("events.md", "Durable events")}
+    said = [(name, facts) for what, _, name, facts in _all_said() if what == "event"]
+    assert rows.keys() == {name for name, _ in said}
+    wrong = [
+        (name, fact) for name, facts in said for fact in facts if f"`{fact}`" not in rows[name][2]
+    ]
+    assert wrong == []

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import resource
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,6 +87,25 @@ async def test_half_a_line_that_a_crash_left_spoils_no_other(tmp_path: Path) -> 
     await StreamDeliverer(path).deliver(intent())
     broken, whole = path.read_text().splitlines()
     assert (broken, json.loads(whole)["id"]) == ('{"id": "to', "intent-1")
+
+
+@pytest.mark.anyio
+async def test_a_line_that_cannot_be_written_whole_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The disk is full after a part of it: that part would read as a whole line."""
+    path = tmp_path / "out"
+    deliverer = StreamDeliverer(path, format="text")
+    await deliverer.deliver(intent("First."))
+    whole = path.read_bytes()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 40, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            await deliverer.deliver(intent("Second. " * 100))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.read_bytes() == whole
+    await deliverer.deliver(intent("Third."))
+    assert [line.split(": ")[1] for line in path.read_text().splitlines()] == ["First.", "Third."]
 
 
 @pytest.mark.anyio

@@ -454,3 +454,14 @@ def message(**changes: Any) -> MailBatch:
 async def test_what_a_mail_source_does_wrong_is_explained(box: Mailbox, complaint: str) -> None:
     with pytest.raises(AssertionError, match=f"^check_mail_source, .*{complaint}"):
         await check(box)
+
+
+@pytest.mark.anyio
+async def test_an_instance_in_place_of_its_factory_is_explained() -> None:
+    """The checks need more than one of a kind, and say what to give them."""
+    given: Any = FunctionAgent(lambda turn, seen: Reply(text="hi"))
+    with pytest.raises(TypeError, match=r"check_agent takes what makes an agent.*`lambda: MyOwn"):
+        await check_agent(given)
+    channel: Any = RecordingDeliverer()
+    with pytest.raises(TypeError, match="check_deliverer takes what makes a deliverer"):
+        await check_deliverer(channel)

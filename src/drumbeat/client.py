@@ -133,17 +133,14 @@ class Client(Entered):
 
         Raises:
             NotFound: no automation has that slug.
-            ValueError: `after` is negative, or `slot` is blank.
+            TypeError: `after`, `slot` or `payload` is of another type.
+            ValueError: `after` is negative or ends beyond the year 9999, or `slot` is blank.
             WorkspaceError: the workspace cannot be read.
             StoreError: it could not be committed.
         """
-        if after < timedelta(0):
-            msg = f"after must not be negative, not {after}"
-            raise ValueError(msg)
-        if slot is not None and not slot.strip():
-            msg = "slot must not be blank"
-            raise ValueError(msg)
+        _check_fire(after, slot, payload)
         self._check_inside()
+        _check_due(self._clock.now(), after)
         await self._require(slug)
         return await self._put(self._manual(slug, after=after, slot=slot, payload=payload))
 
@@ -521,6 +518,33 @@ def _aware(name: str, at: datetime) -> datetime:
         msg = f"{name} must be an aware datetime, not {at!r}"
         raise ValueError(msg)
     return at
+
+
+# Type hints bind nobody at run time, and what is put in here is found wrong in a run, hours later.
+
+
+def _check_fire(after: object, slot: object, payload: object) -> None:
+    if not isinstance(after, timedelta):
+        msg = f"after must be a timedelta, not {type(after).__name__}"
+        raise TypeError(msg)
+    if after < timedelta(0):
+        msg = f"after must not be negative, not {after}"
+        raise ValueError(msg)
+    if slot is not None and not isinstance(slot, str):
+        msg = f"slot must be text, not {type(slot).__name__}"
+        raise TypeError(msg)
+    if slot is not None and not slot.strip():
+        msg = "slot must not be blank"
+        raise ValueError(msg)
+    if payload is not None and not isinstance(payload, bytes):
+        msg = f"payload must be bytes, not {type(payload).__name__}: encode it first"
+        raise TypeError(msg)
+
+
+def _check_due(now: datetime, after: timedelta) -> None:
+    if after > datetime.max.replace(tzinfo=now.tzinfo) - now:
+        msg = f"after ends beyond the year 9999, not {after}"
+        raise ValueError(msg)
 
 
 def _stands(workspace: Workspace, slug: str) -> bool:

@@ -30,12 +30,14 @@ from anyio import to_thread
 from drumbeat.client import Client
 from drumbeat.core.model import (
     Automation,
+    DeliveryIntent,
     Env,
     Fire,
     Pack,
     Receipt,
     Reply,
     RunRecord,
+    Sent,
     Status,
     Workspace,
 )
@@ -53,6 +55,7 @@ from drumbeat.errors import (
 from drumbeat.protocols import Agent, Clock, Deliverer, Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.artifacts import Artifacts
+from drumbeat.runtime.brought import check_brought
 from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.entered import Folder
@@ -69,6 +72,7 @@ from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.standby import outcome, stand_by
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.upkeep import log_broken
+from drumbeat.runtime.within import is_within
 from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.runtime.zones import zones_for
 
@@ -111,6 +115,9 @@ class Engine(Client):
         clock: where time comes from; `drumbeat.testing.ManualClock` in tests.
         store: in place of the SQLite file of the data folder.
         pins: in place of `session_pins.json`.
+
+    Raises:
+        TypeError: the agent or the deliverer is a class, or lacks its async method.
     """
 
     def __init__(
@@ -130,6 +137,9 @@ class Engine(Client):
         pins: Pins | None = None,
     ) -> None:
         super().__init__(workspace, data_dir=data_dir, secrets=secrets, store=store)
+        check_brought("agent", agent, "take_turn")
+        if deliverer is not None:
+            check_brought("deliverer", deliverer, "deliver")
         self._agent = agent
         self._deliverer = deliverer
         self._timezone = timezone
@@ -419,6 +429,8 @@ class Engine(Client):
     async def wait(self) -> None:
         """Return when the engine has drained.
 
+        Not from inside a turn, and as little as `drain`: the turn would be waited for.
+
         Raises:
             Exception: what stopped the engine, as it was raised.
         """
@@ -506,13 +518,22 @@ class Engine(Client):
         if self._life is not None:
             self._life.services.intents_changed.notify()
 
+    async def intents(self, sent: Sent | None = None) -> list[DeliveryIntent]:
+        """As `Client.intents`; shown as a deliverer would get them."""
+        services = self._inside().services
+        found = await super().intents(sent)
+        return [attrs.evolve(intent, fire=services.shown(intent.fire)) for intent in found]
+
     async def run(self, slug: str) -> RunRecord:
         """Run one automation by hand and return the record of the run; disabled ones run too.
 
-        Cancelling the caller leaves the run alone. A standby puts the fire in, and waits for the
-        record that the holder of the data folder makes of it.
+        Cancelling the caller leaves the run alone. A turn may ask for the run of another
+        automation, as long as `Settings.max_concurrent_runs` leaves room and that one does not wait
+        for it. A standby puts the fire in, and waits for the record that the holder of the data
+        folder makes of it.
 
         Raises:
+            DrumbeatError: `run-within-itself`, a turn of `slug` asks: the run would wait for it.
             NotFound: no automation has that slug.
             WorkspaceError: none is known by that slug, and the folder cannot be read.
             NotRun: the fire was skipped, because the file vanished.
@@ -524,6 +545,15 @@ class Engine(Client):
         if self._standing_by:
             return await self._run_elsewhere(slug)
         life = self._working()
+        if is_within(life.services, slug):
+            raise DrumbeatError(
+                Problem(
+                    code="run-within-itself",
+                    message=f"a turn of {slug} asks for a run of {slug}, which would wait for that "
+                    "turn to end",
+                    remedy="use fire(), which does not wait, or turn.follow_ups.schedule()",
+                )
+            )
         if life.services.draining:
             raise EngineBusy(
                 Problem(
@@ -641,6 +671,8 @@ class Engine(Client):
 
     async def settled(self) -> None:
         """Return once nothing is due, running or deliverable at this instant.
+
+        Not from inside a turn or a delivery, which it would wait for until their time is up.
 
         Raises:
             StoreError: the store is in trouble, so that nothing can be settled.

@@ -213,8 +213,9 @@ class AgentError(DrumbeatError):
 
     Args:
         message: what happened, for people.
-        code: kebab-case; two failures with one code count as "the same cause" when repeats of a
-            failure are kept from being voiced again and again.
+        code: kebab-case, 64 characters at most; an engine takes any other for `agent-error`. Two
+            failures with one code count as "the same cause" when repeats of a failure are kept from
+            being voiced again and again.
         usage: what the failed turn cost, where known.
     """
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat import AgentError, Reply, Turn
-from drumbeat.testing import ScriptedAgent
+from drumbeat import AgentError, DeliveryIntent, Receipt, Reply, Turn
+from drumbeat.testing import RecordingDeliverer, ScriptedAgent
 
 pytestmark = pytest.mark.anyio
 
@@ -248,3 +248,44 @@ async def test_a_secret_that_a_tools_errors_begin_with_in_the_middle_is_redacted
     for path in host.data.rglob("*"):
         if path.is_file():
             assert TOKEN[lost:].encode() not in path.read_bytes(), path
+
+
+async def test_no_secret_stands_in_a_code_a_receipt_or_an_intents_fire(host: Any) -> None:
+    """A host's channel and its agent may put it anywhere."""
+
+    class Channel(RecordingDeliverer):
+        async def deliver(self, intent: DeliveryIntent, /) -> Receipt:
+            await super().deliver(intent)
+            return Receipt(id=f"id-{TOKEN}", url=f"https://example.org/?key={TOKEN}")
+
+    async def asks(turn: Turn) -> str:
+        if turn.origin == "step":
+            await turn.follow_ups.schedule(f"look with {TOKEN}", after=timedelta(0))
+        return "ok"
+
+    host.write("asks")
+    host.write("fails")
+    host.deliverer = Channel()
+    host.agent = ScriptedAgent({"fails/step": AgentError("no", code=TOKEN)}, default=asks)
+    async with host.engine(secrets={"MY_TOKEN": TOKEN}) as engine:
+        failed = await engine.run("fails")
+        await engine.run("asks")
+        await engine.settled()
+        runs = await engine.runs("asks")
+        pulled = await engine.intents()
+        events = [event async for event in engine.events(follow=False)]
+    follow_up, first = host.deliverer.intents[-1], runs[-1]
+    assert failed.failure.code == "agent-error"
+    assert follow_up.fire.prompt == "look with [redacted MY_TOKEN]"
+    assert [turn.prompt for turn in host.agent.turns][-1] == f"look with {TOKEN}"
+    assert first.receipt == Receipt(
+        id="id-[redacted MY_TOKEN]", url="https://example.org/?key=[redacted MY_TOKEN]"
+    )
+    assert all(TOKEN not in str(event.data) for event in events)
+    assert pulled[-1].fire.prompt == follow_up.fire.prompt
+    db = sqlite3.connect(host.data / "drumbeat.db")
+    try:
+        written = [line for line in db.iterdump() if "look with" not in line]
+    finally:
+        db.close()
+    assert TOKEN not in "\n".join(written)

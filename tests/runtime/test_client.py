@@ -142,6 +142,11 @@ async def test_requests_that_come_at_once_open_one_store(host: Any) -> None:
     [
         ({"after": timedelta(seconds=-1)}, "after must not be negative"),
         ({"slot": "  "}, "slot must not be blank"),
+        ({"after": timedelta.max}, "after ends beyond the year 9999"),
+        ({"after": 5}, "after must be a timedelta, not int"),
+        ({"slot": 7}, "slot must be text, not int"),
+        ({"payload": "text"}, "payload must be bytes, not str: encode it first"),
+        ({"payload": {"a": 1}}, "payload must be bytes, not dict: encode it first"),
     ],
 )
 async def test_a_fire_that_makes_no_sense_is_refused(
@@ -149,8 +154,9 @@ async def test_a_fire_that_makes_no_sense_is_refused(
 ) -> None:
     host.write()
     async with client(host) as asking:
-        with pytest.raises(ValueError, match=complaint):
+        with pytest.raises((TypeError, ValueError), match=complaint):
             await asking.fire("check", **options)
+        assert await asking.fires() == []
         with pytest.raises(NotFound, match="slug-unknown"):
             await asking.fire("chek")
 

@@ -34,6 +34,11 @@ class Says:
         return answer
 
 
+class Exiting(Exception):  # noqa: N818
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
 class Unspeakable(Exception):  # noqa: N818
     def __str__(self) -> str:
         msg = "cannot say"
@@ -54,6 +59,7 @@ class Unspeakable(Exception):  # noqa: N818
             "ExceptionGroup: two (2 sub-exceptions)",
         ),
         (Unspeakable(), "Unspeakable"),
+        (Exiting(), "Exiting"),
         (OSError("no way to correct-horse"), "OSError: no way to [redacted KEY]"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
@@ -70,6 +76,17 @@ async def test_whatever_a_deliverer_raises_is_one_failed_attempt(
         (failed,) = await host.events(engine, "delivery_failed")
     assert failed.data["reason"] == said
     assert [intent.attempt for intent in deliverer.attempts] == [1, 2]
+
+
+async def test_a_refusal_that_cannot_be_read_is_one_all_the_same(host: Any) -> None:
+    host.write()
+    refusal = DeliveryRefused(Exiting())  # type: ignore[arg-type]
+    async with host.engine(deliverer=Says(refusal)) as engine:
+        run = await engine.run("check")
+        await engine.settled()
+        assert (await engine.find_run(run.run_id)).delivery == "abandoned"
+        (abandoned,) = await host.events(engine, "delivery_abandoned")
+    assert abandoned.data["reason"] == "refused, and the reason cannot be read"
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)

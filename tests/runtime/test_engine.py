@@ -675,3 +675,40 @@ async def test_work_for_an_unknown_slug_says_that_the_folder_cannot_be_read(host
         (host.workspace / "elsewhere").rename(host.workspace / "automations")
         with pytest.raises(NotFound):
             await engine.fire("other")
+
+
+async def test_a_turn_cannot_wait_for_a_run_of_its_own_automation(host: Any) -> None:
+    """It would wait for itself until its time is up; a task that it left behind may ask."""
+    host.write()
+    host.write("other")
+    refusals: list[DrumbeatError] = []
+    others: list[str] = []
+    asked = anyio.Event()
+    ended = anyio.Event()
+
+    async def asks(turn: Turn) -> str:
+        return await body(turn)
+
+    agent = ScriptedAgent({"check/step-1": asks}, default="done")
+    async with host.engine(agent=agent) as engine, anyio.create_task_group() as group:
+
+        async def body(turn: Turn) -> str:
+            if asked.is_set():
+                return "done"
+            asked.set()
+            others.append((await engine.run("other")).state)
+            try:
+                await engine.run("check")
+            except DrumbeatError as error:
+                refusals.append(error)
+            group.start_soon(later)
+            return "done"
+
+        async def later() -> None:
+            await ended.wait()
+            others.append((await engine.run("check")).state)
+
+        assert (await engine.run("check")).state == "succeeded"
+        ended.set()
+    assert [error.problem.code for error in refusals] == ["run-within-itself"]
+    assert others == ["succeeded", "succeeded"]

@@ -430,9 +430,30 @@ class UnreadableError(AgentError):
         return super().__getattribute__(name)
 
 
+class ExitingError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
 @pytest.mark.parametrize(
     "raised, code, message",
     [
+        pytest.param(ExitingError, "agent-raised", "the agent raised ExitingError", id="exiting"),
+        pytest.param(
+            lambda: AgentError(ExitingError()),  # type: ignore[arg-type]
+            "agent-error",
+            "ExitingError",
+            id="message-exiting",
+        ),
+        pytest.param(
+            lambda: AgentError("over", code="Not A Code"), "agent-error", "over", id="code-text"
+        ),
+        pytest.param(
+            lambda: AgentError("over", code="x" * 65), "agent-error", "over", id="code-long"
+        ),
+        pytest.param(
+            lambda: AgentError("over", code="\ud800"), "agent-error", "over", id="code-surrogate"
+        ),
         pytest.param(
             lambda: AgentError(ValueError("boom")),  # type: ignore[arg-type]
             "agent-error",
@@ -501,6 +522,34 @@ async def test_an_agent_that_says_odd_things_fails_its_run_and_no_other(
     assert (run.state, run.failure.code) == ("failed", code)
     assert message in run.failure.message
     assert (run.usage.input_tokens, other.state) == (0, "succeeded")
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        ExitingError(),
+        AgentUnavailable("busy", retry_after=5),  # type: ignore[arg-type]
+        AgentError(b"over"),  # type: ignore[arg-type]
+        DeliveryRefused(b"over"),  # type: ignore[arg-type]
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_an_odd_error_of_the_judgment_lets_the_last_reply_decide(
+    host: Any, raised: BaseException
+) -> None:
+    host.write(notify="auto")
+
+    async def judge(turn: Turn) -> Any:
+        raise raised
+
+    agent = ScriptedAgent({"check/judgment": judge}, default="worth saying")
+    async with host.engine(agent=agent, settings={"turn_attempts": 1}) as engine:
+        run = await engine.run("check")
+    assert (run.state, run.intent.gate, run.intent.text) == (
+        "succeeded",
+        "judgment-failed",
+        "worth saying",
+    )
 
 
 async def test_odd_kinds_of_failure_stay_what_they_are(host: Any) -> None:

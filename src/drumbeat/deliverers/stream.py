@@ -28,8 +28,8 @@ class StreamDeliverer(Deliverer):
     before has an `attempt` above 1; the line for people says so.
 
     A file is created for its owner alone, opened for each line, so that it may be moved away, and
-    forced to the disk. A stream is the host's: it is flushed and never closed. Lines of one
-    deliverer never mix.
+    forced to the disk; of a line that cannot be written whole (the disk is full) nothing stays. A
+    stream is the host's: it is flushed and never closed. Lines of one deliverer never mix.
 
     Args:
         target: a text stream such as `sys.stdout`, or the path of a file.
@@ -94,9 +94,17 @@ def _append(path: Path, line: str) -> None:
         left = memoryview(line.encode("utf-8", "backslashreplace"))
         if not _ends_a_line(file):
             left = memoryview(b"\n" + left)
-        while left:
-            left = left[file.write(left) :]
-        os.fsync(descriptor)
+        start, length = os.fstat(descriptor).st_size, len(left)
+        try:
+            while left:
+                left = left[file.write(left) :]
+            os.fsync(descriptor)
+        except BaseException:
+            # Half a line would read as a whole one, and the delivery is repeated in any case.
+            written = length - len(left)
+            if written and os.fstat(descriptor).st_size == start + written:
+                file.truncate(start)
+            raise
 
 
 def _ends_a_line(file: FileIO) -> bool:

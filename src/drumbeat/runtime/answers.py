@@ -3,6 +3,7 @@
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
+from re import fullmatch
 from typing import Any, TypeGuard, cast
 
 import attrs
@@ -18,6 +19,7 @@ from drumbeat.errors import (
 )
 from drumbeat.runtime.clock import SelfCancelled
 
+_LONGEST_CODE = 64
 _MOST = 10**15
 """No turn costs more tokens or dollars: what is more is a mistake, and too long to be kept."""
 
@@ -34,7 +36,9 @@ def said(error: BaseException) -> str:
     name = type(error).__name__
     try:
         return f"{name}: {error}"
-    except Exception:  # noqa: BLE001  a host's exception may not even be able to say what it is
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  a host's exception may not even be able to say what it is
         return name
 
 
@@ -46,7 +50,9 @@ def failure_of(error: BaseException) -> AgentError:
     error = only(error)
     try:
         failure = _failure(error)
-    except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  an exception of a host's own may break in any of its parts
         failure = AgentError(
             f"the agent raised {type(error).__name__}, which cannot be read", code="agent-raised"
         )
@@ -63,7 +69,7 @@ def _failure(error: BaseException) -> AgentError:
     if isinstance(error, DrumbeatError):
         problem = error.problem
         failure = _coded(problem.code, _text(problem.message))
-        if _is_text(problem.message, problem.code, problem.remedy):
+        if failure.code == problem.code and _is_text(problem.message, problem.remedy):
             failure.problem = problem
         return failure
     return AgentError(f"the agent raised {said(error)}", code="agent-raised")
@@ -75,6 +81,7 @@ def _is_sound(error: AgentError) -> bool:
     return (
         isinstance(problem, Problem)
         and _is_text(problem.message, problem.code, problem.remedy)
+        and _is_code(problem.code)
         and (error.usage is None or is_usage(error.usage))
         and (wait is None or isinstance(wait, timedelta))
     )
@@ -108,10 +115,15 @@ def _coded(value: object, message: str, usage: Usage | None = None) -> AgentErro
     """A failure under the code that its repeats share: an enumeration's member may name it too."""
     failure = AgentError(message, usage=usage)
     text = value.value if isinstance(value, Enum) else value
-    if isinstance(text, str):
+    if isinstance(text, str) and _is_code(str.__str__(text)):
         given: dict[str, Any] = {"code": str.__str__(text)}
         failure.problem = attrs.evolve(failure.problem, **given)
     return failure
+
+
+def _is_code(text: str) -> bool:
+    """Whether it can be a code: one that people look up and records keep, and no text at large."""
+    return len(text) <= _LONGEST_CODE and fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", text) is not None
 
 
 # Type hints bind nobody at run time, and what is kept here is read again after a restart.

@@ -104,6 +104,7 @@ async def conclude(  # noqa: PLR0917  a run is these six things
     """
     fire = claim.fire
     assert fire is not None, "a run needs the claim of a fire"
+    ending = attrs.evolve(ending, problem=_redacted(services, ending.problem))
     now = services.clock.now()
     key = health_key(record.slug)
     texts: dict[str, str] = {}
@@ -131,7 +132,7 @@ async def conclude(  # noqa: PLR0917  a run is these six things
             slug=record.slug,
             name=services.redactor.text(automation.name),
             session_id=record.session_id,
-            fire=fire,
+            fire=services.shown(fire),
             created_at=now,
             attempt=0,
             verdict=decision.verdict,
@@ -143,7 +144,7 @@ async def conclude(  # noqa: PLR0917  a run is these six things
             record,
             state=final.state,
             finished_at=now,
-            failure=_redacted(services, final.problem),
+            failure=final.problem,
             intent=intent,
             delivery="pending" if decision.verdict == "deliver" else None,
         )
@@ -236,8 +237,12 @@ def _judged(services: Services, policy: str, ending: Ending) -> Decision:
 def _redacted(services: Services, problem: Problem | None) -> Problem | None:
     if problem is None:
         return None
+    code = problem.code
+    if services.redactor.text(code) != code:
+        code = "agent-error"  # nothing else lets a host name it
     return attrs.evolve(
         problem,
+        code=code,
         message=services.redactor.text(problem.message),
         remedy=services.redactor.text(problem.remedy),
     )

@@ -169,6 +169,7 @@ class Conversation(Exchange):
             step_id=ask.step_id,
             label=ask.label,
             attempts=turn.attempts,
+            retried=list(self.retried),
             session_id=self.session_id,
         )
         return reply

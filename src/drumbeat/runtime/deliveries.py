@@ -17,6 +17,7 @@ import attrs
 
 from drumbeat.core.backoff import delivery_pause
 from drumbeat.core.model import DeliveryIntent, Receipt, Sent
+from drumbeat.core.redaction import Redactor
 from drumbeat.errors import DeliveryRefused, NotFound, StoreError
 from drumbeat.protocols import Deliverer
 from drumbeat.runtime.answers import only, said
@@ -94,6 +95,7 @@ class Deliveries:
             if intent is None:
                 return
             self._leases[intent.id] = intent.attempt
+            intent = attrs.evolve(intent, fire=services.shown(intent.fire))
             if intent.id in self._going:
                 # Its lease ran out while its call goes on, or its answer waits for the store.
                 self._renewed[intent.id] = self._renewed.get(intent.id, 0) + 1
@@ -181,7 +183,7 @@ class Deliveries:
             else:
                 await self._failed(intent, made, said(error))
         else:
-            receipt = _receipt(answer)
+            receipt = _receipt(answer, self.services.redactor)
             if answer is not None and receipt is None:
                 log.warning("receipt_ignored", intent=intent.id, type=type(answer).__name__)
             self._renewed.pop(intent.id, None)
@@ -276,16 +278,27 @@ class Deliveries:
         return settled
 
 
-def _receipt(answer: object) -> Receipt | None:
-    """The receipt, if a host's deliverer kept its word: type hints bind nobody at run time."""
+def _receipt(answer: object, redactor: Redactor) -> Receipt | None:
+    """The receipt as it may be kept, if a host's deliverer kept its word.
+
+    Type hints bind nobody at run time.
+    """
     if not isinstance(answer, Receipt):
         return None
     parts: tuple[object, ...] = (answer.id, answer.url)
-    return answer if all(part is None or isinstance(part, str) for part in parts) else None
+    if not all(part is None or isinstance(part, str) for part in parts):
+        return None
+    return attrs.evolve(
+        answer,
+        id=None if answer.id is None else redactor.text(answer.id),
+        url=None if answer.url is None else redactor.text(answer.url),
+    )
 
 
 def _refusal(error: DeliveryRefused) -> str:
     try:
         return str(error.problem.message)
-    except Exception:  # noqa: BLE001  the message may be anything that a host put there
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  the message may be anything that a host put there
         return "refused, and the reason cannot be read"

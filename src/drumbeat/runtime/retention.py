@@ -107,7 +107,8 @@ class Retention:
     def _complain(self, what: str, folder: Path, error: OSError) -> None:
         if folder not in self._shown:
             self._shown.add(folder)
-            log.warning(what, folder=str(folder), reason=error.strerror or str(error))
+            reason = error.strerror or str(error)
+            log.warning("folder_untidy", what=what, folder=str(folder), reason=reason)
 
     async def _tidy(self, folder: Path, now: datetime, *, works: bool) -> bool:
         """Remove what is old of one folder, and say whether that was anything."""

@@ -11,7 +11,7 @@ import anyio
 import attrs
 
 from drumbeat.core.identity import run_id
-from drumbeat.core.model import Automation, Env, Event, Json, Kind, Mark, Pack, Workspace
+from drumbeat.core.model import Automation, Env, Event, Fire, Json, Kind, Mark, Pack, Workspace
 from drumbeat.core.redaction import Redactor
 from drumbeat.core.settings import Settings
 from drumbeat.errors import Problem, StoreError
@@ -102,6 +102,12 @@ class Services:
         """An event to append, its texts redacted. The store gives it its id."""
         cleaned: Json = self.redactor.json(data)
         return Event(id=0, at=now, kind=kind, slug=slug, run_id=run, data=cleaned)
+
+    def shown(self, fire: Fire) -> Fire:
+        """The fire as an intent may show it: its prompt, which an agent wrote, redacted."""
+        if fire.prompt is None:
+            return fire
+        return attrs.evolve(fire, prompt=self.redactor.text(fire.prompt))
 
     def trace(self, error: BaseException) -> str:
         """Where an exception came from, for the log: redacted, which `exc_info` is not."""

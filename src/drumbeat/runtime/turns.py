@@ -35,6 +35,11 @@ from drumbeat.runtime.clock import OverTime, bounded, holding, is_interrupt
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
+from drumbeat.runtime.within import turn_of
+
+_REASON_LIMIT = 2000
+_TRACE_LIMIT = 20_000
+"""Characters of a traceback, the last ones: where it was raised stands at the end."""
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +87,8 @@ class Exchange:
     """How many turns the run's record has from earlier on."""
     context_sent: bool = False
     records: list[TurnRecord] = attrs.field(factory=list)
+    retried: list[str] = attrs.field(factory=list)
+    """Why the attempts at the last turn were made again."""
     usage: Usage = attrs.field(factory=Usage)
 
     async def another(self) -> None:
@@ -111,7 +118,20 @@ class Exchange:
             reply = await self._try(ask, name, context, tries)
             answer = reply.text
         except AgentError as error:
+            trace = self._trace(error)
+            log.error(
+                "turn_failed",
+                slug=self.frame.slug,
+                run_id=self.frame.run_id,
+                turn_id=name,
+                attempt=tries.count,
+                code=error.code,
+                trace=trace,
+            )
             answer = f"(no reply: {error} [{error.code}])"
+            if error.__cause__ is not None:
+                # What was raised on purpose says all of it; the rest is a fault to be found.
+                answer += f"\n\n## Traceback\n\n{_indented(trace)}"
             raise
         finally:
             now = services.clock.now()
@@ -127,11 +147,14 @@ class Exchange:
                 )
             )
             with anyio.CancelScope(shield=True):
-                await self.journal.artifact(page, f"{asked}\n## Reply\n\n{answer}\n")
+                tried = "".join(f"\n{reason}\n" for reason in tries.reasons)
+                tried = f"\n## Tried again\n{tried}" if tried else ""
+                await self.journal.artifact(page, f"{asked}{tried}\n## Reply\n\n{answer}\n")
         self.exists = self.context_sent = True
         if reply.handle is not None:
             self.handle = reply.handle
         self._count(reply.usage)
+        self.retried = tries.reasons
         return reply
 
     async def _try(self, ask: Ask, name: str, context: str, tries: "_Tries") -> Reply:
@@ -141,6 +164,7 @@ class Exchange:
             try:
                 return await self._attempt(ask, name, context, tries.count)
             except AgentUnavailable as error:
+                reason = services.redactor.text(str(error))[:_REASON_LIMIT]
                 self._count(error.usage)
                 if tries.count >= services.settings.turn_attempts:
                     raise
@@ -151,12 +175,14 @@ class Exchange:
             except AgentError as error:
                 self._count(error.usage)
                 raise
+            tries.reasons.append(f"attempt {tries.count}: {reason}")
             log.warning(
                 "turn_retried",
                 slug=self.frame.slug,
                 run_id=self.frame.run_id,
                 attempt=tries.count,
                 pause=pause.total_seconds(),
+                reason=reason,
             )
             await services.clock.sleep(pause)
             if not self.exists:
@@ -194,7 +220,8 @@ class Exchange:
         )
 
         async def call() -> Reply:
-            with holding(services.clock, f"turn {name} ({turn.slug}/{ask.origin})"):
+            what = f"turn {name} ({turn.slug}/{ask.origin})"
+            with holding(services.clock, what), turn_of(services, turn.slug):
                 return await services.agent.take_turn(turn)
 
         failure: AgentError | None = None
@@ -225,6 +252,12 @@ class Exchange:
             raise AgentError(msg, code="agent-reply-invalid")
         return reply
 
+    def _trace(self, error: AgentError) -> str:
+        try:
+            return self.services.trace(error)[-_TRACE_LIMIT:]
+        except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
+            return "the traceback cannot be read"
+
     def _count(self, usage: Usage | None) -> None:
         if is_usage(usage):
             self.usage += usage
@@ -244,6 +277,13 @@ class Exchange:
 @attrs.define
 class _Tries:
     count: int = 0
+    reasons: list[str] = attrs.field(factory=list)
+    """Why each attempt but the last was made again."""
+
+
+def _indented(text: str) -> str:
+    """A text as a block of code, whatever stands in it."""
+    return "".join(f"    {line}\n" for line in text.splitlines()).rstrip()
 
 
 def _asked(ask: Ask, number: int, context: str) -> str:

@@ -61,7 +61,9 @@ async def check_agent(factory: Callable[[], Agent]) -> None:
 
     Raises:
         AssertionError: the contract is broken; the message says how.
+        TypeError: an agent was given and not what makes one.
     """
+    _check_factory("check_agent", factory, "an agent")
     check = Contract("check_agent")
     async with check.no_task_left(), anyio.TemporaryDirectory(prefix="drumbeat-") as name:
         folder = Path(name)
@@ -123,7 +125,9 @@ async def check_deliverer(factory: Callable[[], Deliverer]) -> None:
 
     Raises:
         AssertionError: the contract is broken; the message says how.
+        TypeError: a deliverer was given and not what makes one.
     """
+    _check_factory("check_deliverer", factory, "a deliverer")
     check = Contract("check_deliverer")
     async with check.no_task_left():
         deliverer = factory()
@@ -147,6 +151,15 @@ async def check_deliverer(factory: Callable[[], Deliverer]) -> None:
             intent = example_intent()
             await check.cancelled(deliverer.deliver, intent, after, what)
             await _deliver(check, deliverer, attrs.evolve(intent, attempt=2), f"{what}, repeated")
+
+
+def _check_factory(check: str, factory: object, noun: str) -> None:
+    if not callable(factory):
+        msg = (
+            f"{check} takes what makes {noun}, since it needs several: a class, or a function "
+            f"such as `lambda: MyOwn()`; it was given an instance of {type(factory).__name__}"
+        )
+        raise TypeError(msg)
 
 
 async def check_mail_source(
