@@ -253,7 +253,8 @@ def _said(tree: ast.AST) -> Iterator[tuple[str, str, str, set[str]]]:
         if isinstance(owner, ast.Name) and owner.id == "log" and called in _LEVELS:
             yield "log", called, str(texts[0]), names
         elif called in {"event", "note"} and texts:
-            yield "event", "", str(texts[0]), names
+            # what a note of a run's journal rides on is no data of it
+            yield "event", "", str(texts[0]), names - {"claim", "record"}
         elif called == "_settle" and len(texts) == 2:
             yield "event", "", str(texts[1]), set()
         elif isinstance(node.func, ast.Name) and node.func.id == "Event":
