@@ -1,6 +1,7 @@
 """Importing the package stays light, and what stands in two places says the same."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+import drumbeat
 from drumbeat import Settings
 from drumbeat.core.signatures import DOOR_SECRETS
 from drumbeat.runtime.config_files import OPERATOR_VARIABLE
@@ -126,11 +128,11 @@ def _members(text: str) -> set[tuple[str, str]]:
 def _unresolved(text: str) -> set[str]:
     """The commands and members that a page names and nobody has."""
     from drumbeat import Client, Engine
-    from drumbeat.cli.commands import drumbeat
+    from drumbeat.cli.commands import drumbeat as command
 
     owners = {"engine": Engine, "client": Client}
     return {
-        *(f"drumbeat {name}" for name in _commands(text) - drumbeat.commands.keys()),
+        *(f"drumbeat {name}" for name in _commands(text) - command.commands.keys()),
         *(f"{owner}.{name}" for owner, name in _members(text) if not hasattr(owners[owner], name)),
     }
 
@@ -161,17 +163,17 @@ def test_the_command_line_page_has_every_command() -> None:
     """A section for each, and the name of each of its options."""
     pytest.importorskip("click")
     pytest.importorskip("rich")
-    from drumbeat.cli.commands import drumbeat
+    from drumbeat.cli.commands import drumbeat as command
 
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     found = re.findall(r"^## (drumbeat ([a-z-]+).*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     sections = {name: section for section, name in found}
-    assert sections.keys() == drumbeat.commands.keys()
+    assert sections.keys() == command.commands.keys()
     assert "The options are those of `run`" in sections["serve"]
     sections["serve"] += sections["run"]
     missing = [
         f"{name} {option}"
-        for name, command in drumbeat.commands.items()
+        for name, command in command.commands.items()
         for parameter in command.params
         for option in parameter.opts
         if option.startswith("--") and option not in sections[name]
@@ -298,3 +300,18 @@ def test_the_page_of_events_has_every_kind_of_durable_event() -> None:
         (name, fact) for name, facts in said for fact in facts if f"`{fact}`" not in rows[name][2]
     ]
     assert wrong == []
+
+
+def test_the_reference_names_everything_by_what_it_is_for() -> None:
+    """A list by the alphabet helps only who knows the name already."""
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    table = text.partition("## By task")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", table, re.MULTILINE))
+    assert rows.keys() == set(drumbeat.__all__) - {"__version__"}
+    stale = [
+        name
+        for name, said in rows.items()
+        if inspect.isroutine(thing := getattr(drumbeat, name)) or inspect.isclass(thing)
+        if said != " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    ]
+    assert stale == []

@@ -320,7 +320,7 @@ class Decision:
 
 @attrs.frozen(kw_only=True)
 class Receipt:
-    """What a channel gave back for a delivery; `id` can be answered through `Engine.reply`."""
+    """What a channel gave back for a delivery; `find_run` finds the run by its `id`."""
 
     id: str | None = None
     url: str | None = None
