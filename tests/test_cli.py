@@ -772,3 +772,11 @@ def test_validate_notices_a_misnamed_list_of_packs(workspace: Path, name: str) -
     assert result.exit_code == 1
     assert f"ws/{name}: error: " in result.output
     assert "rename it to drumpacks.txt" in result.output
+
+
+def test_an_automation_can_be_tried_without_an_agent_of_one_s_own(workspace: Path) -> None:
+    """The stand-in of the testing kit answers every prompt, as the quickstart says."""
+    agent = "drumbeat.testing:ScriptedAgent"
+    result = call("run", "greeting", "--agent", agent, "--workspace", workspace)
+    assert result.exit_code == 0
+    assert "greeting succeeded" in result.stdout

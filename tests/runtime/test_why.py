@@ -103,3 +103,17 @@ async def test_a_run_whose_engine_was_killed_is_not_called_running(
         why = await reader.why("check", at=START)
         assert why.endswith("was going when its engine ended, and is settled at the next start.")
         assert (await reader.status()).state == "stopped"
+
+
+async def test_a_reason_whose_event_is_purged_is_left_out(host: Any) -> None:
+    """The sentence stays true with less in it."""
+    host.write(notify="always")
+    channel = Down(DeliveryRefused("longer than a post may be"))
+    async with host.engine(deliverer=channel, agent=ScriptedAgent(default="hello")) as engine:
+        run = await engine.run("check")
+        await engine.settled()
+        run = await engine.find_run(run.run_id)
+        store = engine._life.services.store
+        await store.purge(now=START + 2 * DAY, keep_events=timedelta(seconds=1), keep_runs=9 * DAY)
+        assert await last_failure(store, run) == ""
+        assert "was abandoned, by gate" in await engine.why("check", at=START)
