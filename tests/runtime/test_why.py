@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from drumbeat import Client, DeliveryIntent, DeliveryRefused, Event, Reply, Turn
+from drumbeat import (
+    Client,
+    DeliveryIntent,
+    DeliveryRefused,
+    Event,
+    EventsExpired,
+    Problem,
+    Reply,
+    Turn,
+)
 from drumbeat.runtime.delivery_trail import last_failure
 from drumbeat.testing import ScriptedAgent, drive
 
@@ -117,3 +126,39 @@ async def test_a_reason_whose_event_is_purged_is_left_out(host: Any) -> None:
         await store.purge(now=START + 2 * DAY, keep_events=timedelta(seconds=1), keep_runs=9 * DAY)
         assert await last_failure(store, run) == ""
         assert "was abandoned, by gate" in await engine.why("check", at=START)
+
+
+async def test_a_reason_is_found_behind_many_others_and_a_purge_meanwhile_ends_the_search(
+    host: Any,
+) -> None:
+    """Pages are read to the end; what goes away while it is read costs the reason alone."""
+    host.write(notify="always")
+    channel = Down(DeliveryRefused("not here"))
+    later = tuple(
+        Event(id=0, at=START + MINUTE, kind="noise", slug=None, run_id=None, data={})
+        for _ in range(1200)
+    )
+
+    class Noisy(ScriptedAgent):
+        async def take_turn(self, turn: Turn, /) -> Reply:
+            await engine._life.services.store.record(events=later)
+            return Reply(text="hello")
+
+    engine = host.engine(deliverer=channel, agent=Noisy())
+    async with engine:
+        run = await engine.run("check")
+        await engine.settled()
+        run = await engine.find_run(run.run_id)
+        store = engine._life.services.store
+        assert await last_failure(store, run) == "not here"
+        read = store.events
+
+        async def purged(*, after: int, limit: int, wait: timedelta) -> list[Event]:
+            if limit > 1:
+                raise EventsExpired(
+                    Problem(code="events-expired", message="gone", remedy=""), after=after
+                )
+            return list(await read(after=after, limit=limit, wait=wait))
+
+        store.events = purged
+        assert await last_failure(store, run) == ""
