@@ -173,6 +173,7 @@ class Engine(Client):
         state = await self._begin(lease=lease)
         self._lock = EngineLock(self.data_dir)
         self._over = Signal()
+        self._ready = False
         self._waiting = anyio.CancelScope()
         try:
             env = dict(os.environ if self._env is None else self._env)
@@ -194,6 +195,7 @@ class Engine(Client):
             await self._give_up_folder()
             raise
         self._running = "standby" if self._life is None else "running"
+        self._ready = True
         self._group.start_soon(self._supervise, env)
         return self
 
@@ -335,8 +337,8 @@ class Engine(Client):
         clock that is driven, which nobody moves any more, there is none for turns.
 
         A cancellation that comes while this goes on, Ctrl-C and `asyncio.Task.cancel` included,
-        cuts none of it short: the folder is given up when nothing runs in it any more, and only
-        then it is raised.
+        ends the time that turns and deliveries have; the folder is given up when nothing runs in it
+        any more, and only then it is raised.
 
         Raises:
             Exception: the fault that stopped the engine, when the body ended well and nobody had it
@@ -350,7 +352,7 @@ class Engine(Client):
         )
         try:
             try:
-                await undisturbed(lambda: self._end(life, at_once=cancelled))
+                await undisturbed(lambda: self._end(life, at_once=cancelled), disturbed=self._hurry)
             finally:
                 # Without the body's exception, which the group would wrap: it goes on as it is.
                 await self._group.__aexit__(None, None, None)
@@ -360,6 +362,10 @@ class Engine(Client):
             self._fault_told = True
             raise self._fault
         return None
+
+    def _hurry(self) -> None:
+        if self._life is not None:
+            self._life.services.hurried.notify()
 
     async def _end(self, life: Life | None, *, at_once: bool) -> None:
         """Drain, end the loops, and return when they have ended; a standby only stops waiting."""
@@ -440,6 +446,17 @@ class Engine(Client):
         if self._fault is not None:
             self._fault_told = True
             raise self._fault
+
+    def _check_inside(self) -> None:
+        super()._check_inside()
+        if not self._ready:
+            raise DrumbeatError(
+                Problem(
+                    code="not-entered",
+                    message="this Engine is still being entered",
+                    remedy="ask once its `async with` has begun",
+                )
+            )
 
     def _inside(self) -> Life:
         """What this engine is made of, when it holds the data folder.

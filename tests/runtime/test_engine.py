@@ -619,6 +619,41 @@ async def test_cancelling_the_task_that_leaves_gives_up_the_folder_only_when_all
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_a_cancellation_while_it_drains_ends_the_time_that_turns_have(host: Any) -> None:
+    """A second Ctrl-C is somebody who will not wait for `drain_timeout`."""
+    host.write()
+    begun = anyio.Event()
+
+    class Agent:
+        async def take_turn(self, turn: Turn, /) -> Any:
+            begun.set()
+            await anyio.sleep_forever()
+
+    async def live() -> None:
+        engine = Engine(
+            host.workspace,
+            agent=Agent(),
+            timezone="UTC",
+            env={},
+            settings=Settings(drain_timeout=HOUR),
+        )
+        async with engine:
+            await engine.fire("check")
+            await begun.wait()
+
+    task = asyncio.ensure_future(live())
+    with anyio.fail_after(20):
+        await begun.wait()
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    async with host.engine() as engine:
+        assert [run.state for run in await engine.runs()] == ["interrupted"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 async def test_a_time_limit_of_asyncio_around_an_engine_ends_it_and_is_told(host: Any) -> None:
     host.write()
     ended = anyio.Event()

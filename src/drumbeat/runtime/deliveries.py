@@ -123,7 +123,7 @@ class Deliveries:
         services = self.services
 
         async def expire() -> None:
-            await services.clock.sleep(limit)
+            await services.hurried.wait(0, clock=services.clock, limit=limit)
             group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:

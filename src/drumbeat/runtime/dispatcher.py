@@ -304,7 +304,7 @@ class Dispatcher:
 
         async def cancel_later() -> None:
             if limit > timedelta(0):
-                await services.clock.sleep(limit)
+                await services.hurried.wait(0, clock=services.clock, limit=limit)
             for run in list(self.going.values()):
                 run.stop(Ending(state="interrupted"))
 

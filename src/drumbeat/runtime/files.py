@@ -38,6 +38,8 @@ def read_inside(folder: Path, name: PurePath) -> bytes:
     if name.is_absolute() or ".." in name.parts:
         raise FileFault("outside", "it is not a path inside the folder")
     path = folder / name
+    if "\0" in str(name):
+        raise FileFault("unreadable", f"{path} cannot be read: no path holds a null byte")
     try:
         target = path.resolve(strict=True)
         inside = target.is_relative_to(folder.resolve(strict=True))

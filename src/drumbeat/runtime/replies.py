@@ -223,7 +223,7 @@ class Replies:
 
         async def cancel_later() -> None:
             if limit > timedelta(0):
-                await self.services.clock.sleep(limit)
+                await self.services.hurried.wait(0, clock=self.services.clock, limit=limit)
             self.stop(error)
 
         async with anyio.create_task_group() as group:

@@ -63,6 +63,8 @@ class Services:
     """Where runs go at once."""
     drain_begun: Signal = attrs.field(factory=Signal)
     """Whoever waits for the store gives up."""
+    hurried: Signal = attrs.field(factory=Signal)
+    """Whoever drains waits no longer: what goes on is cancelled at once."""
     draining: bool = False
     patient: bool = True
     """Whether `insist` waits for the store; not while the engine is being entered."""

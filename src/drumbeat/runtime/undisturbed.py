@@ -11,8 +11,14 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 
-async def undisturbed(call: Callable[[], Awaitable[None]]) -> None:
+async def undisturbed(
+    call: Callable[[], Awaitable[None]], *, disturbed: Callable[[], None] | None = None
+) -> None:
     """Await `call()` to its end, however often the caller is cancelled meanwhile.
+
+    Args:
+        call: what is brought to its end.
+        disturbed: told of each cancellation, so that the end can come sooner.
 
     Raises:
         Exception: what `call` raised, as it is.
@@ -39,6 +45,8 @@ async def undisturbed(call: Callable[[], Awaitable[None]]) -> None:
                     await over.wait()
                 except (anyio.get_cancelled_exc_class(), KeyboardInterrupt) as error:
                     kept = error
+                    if disturbed is not None:
+                        disturbed()
     if failure is not None:
         raise failure
     if kept is not None:
