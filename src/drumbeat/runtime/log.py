@@ -38,5 +38,5 @@ class Log:
             pass
 
 
-log = Log("drumbeat")
+log: Log = Log("drumbeat")
 """The one log of drumbeat."""
