@@ -6,6 +6,8 @@ nox.needs_version = ">=2025.5.1"
 nox.options.sessions = ["tests", "lint", "types", "docs", "demo"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
+# Two processes at once; a file stays in one of them, as the examples of a document build on each other.
+SHARED = ["-n", "2", "--dist", "loadfile"]
 GROUPS = nox.project.load_toml("pyproject.toml")
 
 
@@ -21,7 +23,7 @@ def tests(session: nox.Session) -> None:
     """Run every test on asyncio and trio, README and documents included, and hold the coverage."""
     install(session, "test")
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", *SHARED, *session.posargs)
     if session.posargs:
         return  # a part of the tests covers a part of the code
     session.run("coverage", "combine", "--quiet")
@@ -35,7 +37,7 @@ def tests(session: nox.Session) -> None:
 def tests_all(session: nox.Session) -> None:
     """Run the tests on every supported Python that is there; say which are not."""
     install(session, "test")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *SHARED, *session.posargs)
 
 
 @nox.session

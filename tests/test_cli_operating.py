@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -377,7 +378,7 @@ def test_a_doctor_reports_a_run_without_an_intent(workspace: Path) -> None:
     lived(workspace)
     import sqlite3
 
-    with sqlite3.connect(workspace / ".drumbeat" / "drumbeat.db") as db:
+    with closing(sqlite3.connect(workspace / ".drumbeat" / "drumbeat.db")) as db, db:
         db.execute("DELETE FROM intents")
     result = call("doctor")
     assert result.exit_code == 1

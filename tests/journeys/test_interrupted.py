@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def test_an_interrupt_in_a_hosts_own_code_ends_the_host(
         check=False,
     )
     assert ended.stdout.splitlines()[-1] == "interrupted", ended.stderr
-    with sqlite3.connect(workspace / ".drumbeat" / "drumbeat.db") as db:
+    with closing(sqlite3.connect(workspace / ".drumbeat" / "drumbeat.db")) as db, db:
         kinds = {kind for (kind,) in db.execute("SELECT record ->> '$.kind' FROM events")}
         states = [state for (state,) in db.execute("SELECT state FROM runs")]
     assert "run_started" in kinds

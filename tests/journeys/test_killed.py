@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ class Machine:
         ]
 
     def rows(self, question: str) -> list[tuple[Any, ...]]:
-        with sqlite3.connect(self.workspace / ".drumbeat" / "drumbeat.db") as db:
+        with closing(sqlite3.connect(self.workspace / ".drumbeat" / "drumbeat.db")) as db, db:
             return db.execute(question).fetchall()
 
 

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -1071,7 +1072,7 @@ def crash(host: Any, change: Callable[[sqlite3.Connection], object], tmp: Path) 
 
     copy = tmp / "after-the-crash"
     shutil.copytree(host.workspace, copy)
-    with sqlite3.connect(copy / ".drumbeat" / "drumbeat.db") as db:
+    with closing(sqlite3.connect(copy / ".drumbeat" / "drumbeat.db")) as db, db:
         change(db)
     db.close()
     return copy
@@ -1134,7 +1135,7 @@ async def test_a_run_that_is_purged_during_an_answer_does_not_cost_it(host: Any)
 
     def say(turn: Turn) -> str:
         if turn.origin == "reply":
-            with sqlite3.connect(host.data / "drumbeat.db") as db:
+            with closing(sqlite3.connect(host.data / "drumbeat.db")) as db, db:
                 for table in ("intents", "runs", "fires"):
                     db.execute(f"DELETE FROM {table}")
             db.close()
@@ -1190,7 +1191,7 @@ async def test_a_reply_that_is_taken_over_ends(host: Any) -> None:
         caller = Caller(lambda: engine.reply(run.run_id, "Hello"))
         group.start_soon(caller.run)
         await host.clock.advance(MINUTE)
-        with sqlite3.connect(host.data / "drumbeat.db") as db:
+        with closing(sqlite3.connect(host.data / "drumbeat.db")) as db, db:
             db.execute("UPDATE leases SET token = token + 1000")
         db.close()
         await host.clock.advance(10 * MINUTE)
@@ -1212,7 +1213,7 @@ async def test_a_claim_that_is_lost_is_not_owed_for_ever(host: Any) -> None:
     async with host.engine(store=store) as engine:
         run = await engine.run("check")
         await engine.reply(run.run_id, "Hello")
-        with sqlite3.connect(host.data / "drumbeat.db") as db:
+        with closing(sqlite3.connect(host.data / "drumbeat.db")) as db, db:
             db.execute("UPDATE leases SET token = token + 1000")
         db.close()
         await host.clock.advance(MINUTE)
