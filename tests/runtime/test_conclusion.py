@@ -247,7 +247,6 @@ async def test_the_last_events_of_a_run_stand_together(host: Any) -> None:
         "label": None,
         "attempts": 1,
         "retried": [],
-        "retried": [],
         "session_id": run.session_id,
     }
     assert completed.data == {"state": "succeeded", "turns": 1}
