@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from drumbeat import EngineBusy, StoreError
@@ -172,7 +173,7 @@ async def test_an_engine_whose_lock_is_taken_away_stops_and_says_why(
         assert (await first.status()).state == "running"
         spoil(host.data / "engine.lock")
         await host.clock.advance(timedelta(minutes=1))
-        with pytest.raises(EngineBusy) as caught:
+        with anyio.fail_after(20), pytest.raises(EngineBusy) as caught:
             await first.wait()
         assert caught.value.problem.code == "engine-lock-lost"
         status = await first.status()
