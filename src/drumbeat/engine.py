@@ -153,6 +153,7 @@ class Engine(Client):
         self._fault: BaseException | None = None
         self._fault_told = False
         self._life: Life | None = None
+        self._ready = False
 
     # ---- life
 
@@ -173,7 +174,6 @@ class Engine(Client):
         state = await self._begin(lease=lease)
         self._lock = EngineLock(self.data_dir)
         self._over = Signal()
-        self._ready = False
         self._waiting = anyio.CancelScope()
         try:
             env = dict(os.environ if self._env is None else self._env)
@@ -345,14 +345,13 @@ class Engine(Client):
                 from `wait()`.
         """
         self._check_inside()
-        life = self._life
         cancelled = (
             isinstance(error, anyio.get_cancelled_exc_class())
             or anyio.current_effective_deadline() == -math.inf
         )
         try:
             try:
-                await undisturbed(lambda: self._end(life, at_once=cancelled), disturbed=self._hurry)
+                await undisturbed(lambda: self._end(at_once=cancelled), disturbed=self._hurry)
             finally:
                 # Without the body's exception, which the group would wrap: it goes on as it is.
                 await self._group.__aexit__(None, None, None)
@@ -367,20 +366,22 @@ class Engine(Client):
         if self._life is not None:
             self._life.services.hurried.notify()
 
-    async def _end(self, life: Life | None, *, at_once: bool) -> None:
+    async def _end(self, *, at_once: bool) -> None:
         """Drain, end the loops, and return when they have ended; a standby only stops waiting."""
+        # Read here and not by who leaves: a standby may have taken over in the meantime.
+        life = self._life
         if life is None:
             self._waiting.cancel()
-            return
-        try:
-            if at_once:
-                await self._drain(life, timedelta(0))
-            elif isinstance(self._clock, Driven):
-                await self._drain_unmoved(life)
-            else:
-                await self._drain(life, life.services.settings.drain_timeout)
-        finally:
-            life.scope.cancel()
+        else:
+            try:
+                if at_once:
+                    await self._drain(life, timedelta(0))
+                elif isinstance(self._clock, Driven):
+                    await self._drain_unmoved(life)
+                else:
+                    await self._drain(life, life.services.settings.drain_timeout)
+            finally:
+                life.scope.cancel()
         while self._running != "stopped":
             await self._over.wait(self._over.count)
 
@@ -465,6 +466,8 @@ class Engine(Client):
             EngineBusy: it stands by.
         """
         self._check_inside()
+        if self._life is None and self._running == "stopped":
+            raise self._stopped("the engine has stopped") from self._fault
         if self._life is None:
             raise EngineBusy(
                 Problem(
@@ -537,9 +540,11 @@ class Engine(Client):
 
     async def intents(self, sent: Sent | None = None) -> list[DeliveryIntent]:
         """As `Client.intents`; shown as a deliverer would get them."""
-        services = self._inside().services
         found = await super().intents(sent)
-        return [attrs.evolve(intent, fire=services.shown(intent.fire)) for intent in found]
+        if self._life is None:
+            return found
+        shown = self._life.services.shown
+        return [attrs.evolve(intent, fire=shown(intent.fire)) for intent in found]
 
     async def run(self, slug: str) -> RunRecord:
         """Run one automation by hand and return the record of the run; disabled ones run too.

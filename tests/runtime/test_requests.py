@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from drumbeat import Client, DrumbeatError, Mark, NotFound, RunRecord, Turn
 from drumbeat.core.model import Claim
@@ -459,4 +460,25 @@ async def test_trouble_with_the_store_keeps_a_request(host: Any) -> None:
         store.faults["record"] = [StoreError(problem)]
         await host.clock.advance(timedelta(minutes=5))
         assert await engine.sessions() == {}
+        assert (await engine.status()).faults == ()
+
+
+async def test_pins_that_cannot_be_read_keep_one_request_waiting_and_nothing_else(
+    host: Any,
+) -> None:
+    """The database is well: no trouble with it is reported, and no loop asks again and again."""
+    host.write()
+    host.write("other")
+    async with host.engine() as engine:
+        await engine.run("check")
+        await engine.run("other")
+        (host.data / "session_rotations.jsonl").mkdir()
+        with capture_logs() as lines:
+            await engine.rotate("check", "one")
+            await engine.rotate("other", "two")
+            await host.clock.advance(MINUTE)
+        assert [line for line in lines if line["event"] == "store_trouble"] == []
+        failed = [line["code"] for line in lines if line["event"] == "request_failed"]
+        assert set(failed) <= {"pins-inaccessible"}
+        assert 0 < len(failed) <= 2
         assert (await engine.status()).faults == ()

@@ -6,9 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from drumbeat import EventsExpired, Receipt
+from drumbeat import EventsExpired, NotFound, Receipt, Turn
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ScriptedAgent, drive
 
@@ -261,3 +262,58 @@ async def test_sizes_level_off(host: Any) -> None:
     assert fires > 6 * 4 * 96
     wal = host.data / "drumbeat.db-wal"
     assert not wal.exists() or wal.stat().st_size < 16 * 1024 * 1024
+
+
+async def test_a_clock_that_is_far_behind_takes_no_young_event(host: Any) -> None:
+    """As on a board that starts in 1970 and tidies before it hears the time."""
+    host.write()
+    async with host.engine() as engine:
+        await engine.run("check")
+        store = engine._life.services.store
+        behind = host.clock.now() - 20_000 * DAY
+        purged = await store.purge(now=behind, keep_events=DAY, keep_runs=DAY)
+        assert purged.events == 0
+        assert len(await host.events(engine, "run_completed")) == 1
+
+
+async def test_a_run_that_somebody_answers_is_not_forgotten_and_not_told_again(host: Any) -> None:
+    """However short runs are kept: the message of it was delivered once."""
+    host.write()
+    asked, go_on = anyio.Event(), anyio.Event()
+
+    async def say(turn: Turn) -> str:
+        if turn.origin == "reply":
+            asked.set()
+            await go_on.wait()
+        return "said"
+
+    host.agent = ScriptedAgent(default=say)
+    async with host.engine() as engine, anyio.create_task_group() as group:
+        run = await engine.run("check")
+        await engine.settled()
+        group.start_soon(engine.reply, run.run_id, "And?")
+        await asked.wait()
+        purged = await engine._life.services.store.purge(
+            now=host.clock.now() + 2 * DAY, keep_events=90 * DAY, keep_runs=DAY
+        )
+        go_on.set()
+    assert purged.runs == 0
+    assert len(host.deliverer.intents) == 1
+
+
+async def test_an_answer_to_a_run_that_is_gone_does_not_bring_it_back(host: Any) -> None:
+    """Nor the message that it had."""
+    host.write()
+    async with host.engine() as engine:
+        run = await engine.run("check")
+        await engine.settled()
+        store = engine._life.services.store
+        purged = await store.purge(
+            now=host.clock.now() + 2 * DAY, keep_events=90 * DAY, keep_runs=DAY
+        )
+        claim = await store.hold(run.session_id, run_id="reply-1")
+        with pytest.raises(NotFound, match="run-unknown"):
+            await store.record(claim=claim, run=run)
+        assert purged.runs == 1
+        assert await engine.runs() == []
+        assert await engine.intents("pending") == []

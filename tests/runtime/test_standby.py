@@ -305,3 +305,47 @@ async def test_trouble_with_the_store_at_the_takeover_costs_its_event_alone(host
         assert await state(engine) == "running"
         await host.clock.advance(HOUR)
         assert (await engine.status()).faults == ()
+
+
+async def test_one_that_is_left_as_it_takes_over_ends(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever leaves decides by what stands when the end begins."""
+    from drumbeat import engine as room
+
+    host.write()
+    ready, gate = anyio.Event(), anyio.Event()
+    real = room.stand_by
+
+    async def slow(*given: Any, **named: Any) -> Any:
+        life = await real(*given, **named)
+        ready.set()
+        await gate.wait()
+        return life
+
+    monkeypatch.setattr(room, "stand_by", slow)
+    holder = Holder()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            await group.start(holder.live, host.engine())
+            async with host.engine(standby=True) as engine:
+                assert (await engine.status()).state == "standby"
+                holder.go.set()
+                await holder.gone.wait()
+                while not ready.is_set():
+                    await host.clock.advance(timedelta(seconds=1))
+                gate.set()
+    async with host.engine() as third:
+        assert (await third.run("check")).state == "succeeded"
+
+
+async def test_a_standby_lists_intents_and_says_when_it_has_stopped(host: Any) -> None:
+    """Reading works beside the holder; what can never come is not promised."""
+    host.write()
+    async with host.engine(deliverer=None) as first:
+        await first.run("check")
+        async with host.engine(standby=True) as second:
+            assert [intent.slug for intent in await second.intents("pending")] == ["check"]
+            await second.drain("deploy")
+            with pytest.raises(EngineBusy, match="engine-stopped"):
+                await second.run("check")

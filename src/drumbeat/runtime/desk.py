@@ -23,6 +23,7 @@ class Desk:
     services: Services
     dispatcher: Dispatcher
     _looked: int = -1
+    _told: set[str] = attrs.field(factory=set)
 
     @property
     def idle(self) -> bool:
@@ -45,10 +46,25 @@ class Desk:
 
     async def _look(self) -> None:
         try:
-            for mark in await open_requests(self.services.store):
-                await self._take_up(mark)
+            marks = await open_requests(self.services.store)
         except StoreError as error:
             self.services.trouble(error)
+            return
+        for mark in marks:
+            try:
+                await self._take_up(mark)
+                self._told.discard(mark.key)
+            except StoreError as error:
+                if not error.problem.code.startswith("pins-"):
+                    self.services.trouble(error)
+                    return
+                # The database is well, and one request that cannot be met keeps no other waiting.
+                if mark.key not in self._told:
+                    self._told.add(mark.key)
+                    problem = error.problem
+                    log.error(
+                        "request_failed", key=mark.key, code=problem.code, message=problem.message
+                    )
 
     async def _take_up(self, mark: Mark) -> None:
         if mark.key.startswith(CANCEL):

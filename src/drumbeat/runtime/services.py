@@ -113,7 +113,10 @@ class Services:
 
     def trace(self, error: BaseException) -> str:
         """Where an exception came from, for the log: redacted, which `exc_info` is not."""
-        return self.redactor.text("".join(format_exception(error)))
+        try:
+            return self.redactor.text("".join(format_exception(error)))
+        except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
+            return "the traceback cannot be read"
 
     def begin_draining(self) -> None:
         """Say that nothing more is to begin, and that nobody is to wait for the store any more."""

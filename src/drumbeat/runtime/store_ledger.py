@@ -166,6 +166,15 @@ class Ledger(FireLedger):
         """As `Store.record`."""
         own = None if claim is None else self._held(claim)
         if run is not None:
+            if claim is not None and claim.fire is None and not self._has_run(run.run_id):
+                # An answer to a run that was purged must not bring it, and its intent, back.
+                raise NotFound(
+                    Problem(
+                        code="run-unknown",
+                        message=f"there is no run {run.run_id!r} any more",
+                        remedy="it was purged; its conversation can be gone on with by another run",
+                    )
+                )
             self._write_run(run)
         for fire in settled:
             if fire.verdict is None:

@@ -29,6 +29,9 @@ _RUNS: Final = """
     WHERE r.finished_at <= ? AND r.state <> 'running' AND f.verdict IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.run_id = r.run_id AND i.sent = 'pending')
     AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.run_id = r.run_id)
+    AND NOT EXISTS (
+        SELECT 1 FROM leases c WHERE c.kind = 'conversation' AND c.name = r.session_id
+    )
     ORDER BY r.finished_at LIMIT ?
 """
 _FIRES: Final = """
@@ -60,9 +63,12 @@ def _purge_events(db: sqlite3.Connection, *, now: datetime, keep: timedelta) -> 
     (young,) = db.execute(
         "SELECT min(id) FROM events WHERE at > ? AND at <= ?", (instant(now - keep), instant(now))
     ).fetchone()
-    if young is None:
-        (last,) = db.execute("SELECT max(id) FROM events").fetchone()
-        young = 0 if last is None else last + 1
+    # Never past the last one that is old: a clock that is far behind must not take them all.
+    (old,) = db.execute(
+        "SELECT max(id) FROM events WHERE at <= ? AND (? IS NULL OR id < ?)",
+        (instant(now - keep), young, young),
+    ).fetchone()
+    young = 0 if old is None else old + 1
     gone = db.execute(
         "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id < ? ORDER BY id LIMIT ?) "
         "RETURNING id",

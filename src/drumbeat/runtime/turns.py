@@ -253,10 +253,7 @@ class Exchange:
         return reply
 
     def _trace(self, error: AgentError) -> str:
-        try:
-            return self.services.trace(error)[-_TRACE_LIMIT:]
-        except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
-            return "the traceback cannot be read"
+        return self.services.trace(error)[-_TRACE_LIMIT:]
 
     def _count(self, usage: Usage | None) -> None:
         if is_usage(usage):
