@@ -238,3 +238,28 @@ def test_the_pauses_between_attempts_add_up_to_about_a_day() -> None:
     pauses = [delivery_pause(attempt) for attempt in range(1, Settings().deliver_attempts)]
     assert pauses == sorted(pauses)
     assert timedelta(hours=20) < sum(pauses, timedelta()) < timedelta(hours=28)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_clock_that_was_ahead_holds_no_message_back(
+    workspace: Path, write: Callable[..., None], restarted: bool
+) -> None:
+    """The time of the next attempt, set by that clock, is not waited for."""
+    write("ping", ALWAYS)
+    clock, flaky = ManualClock(START), Flaky({"ping": 1})
+    clock.jump(timedelta(days=400))
+    async with engine_for(workspace, clock, flaky) as engine:
+        await engine.run("ping")
+        await engine.settled()
+        assert flaky.failures == {"ping": 0}
+        if not restarted:
+            clock.jump(timedelta(days=-400))
+            await engine.run("ping")
+            await clock.advance(timedelta(minutes=5))
+            assert await engine.intents("pending") == []
+    if restarted:
+        clock.jump(timedelta(days=-400))
+        async with engine_for(workspace, clock, flaky) as engine:
+            await clock.advance(timedelta(minutes=5))
+            assert await engine.intents("pending") == []
+    assert [attempt for _, _, attempt in flaky.attempts][:2] == [1, 2]

@@ -75,6 +75,7 @@ class Agenda:
         self._jumped.notify()
         # What had been due may be so no more by the clock; it is taken all the same.
         self.services.fires_changed.notify()
+        self.services.intents_changed.notify()
 
     async def report_jumps(self) -> None:
         """Make an event of every jump of the wall clock, until cancelled."""

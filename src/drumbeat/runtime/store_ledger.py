@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Collection, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import attrs
@@ -26,6 +26,8 @@ from drumbeat.runtime.store_rows import encode, instant, storable
 __all__ = ["Ledger"]
 
 _LONG_AGO: Final = instant(datetime.min.replace(tzinfo=UTC))
+_NEVER_REAL: Final = timedelta(days=1)
+"""No pause between deliveries is as long: what lies further ahead was set by a clock that was."""
 
 
 @attrs.define
@@ -285,16 +287,16 @@ class Ledger(FireLedger):
         )
 
     def claim_intent(self, now: datetime) -> DeliveryIntent | None:
-        """As `Store.claim_intent`."""
+        """As `Store.claim_intent`; a retry further ahead than any pause comes of a wrong clock."""
         row = self.db.execute(
             "SELECT i.seq, i.record, i.attempt, r.fire FROM intents i INDEXED BY intents_waiting "
             "JOIN runs r ON r.run_id = i.run_id WHERE i.sent = 'pending' "
-            "AND (i.retry_at IS NULL OR i.retry_at <= ?) "
+            "AND (i.retry_at IS NULL OR i.retry_at <= ? OR i.retry_at > ?) "
             "AND (i.leased_until IS NULL OR i.leased_until <= ?) "
             "AND NOT EXISTS (SELECT 1 FROM intents o "
             "WHERE o.sent = 'pending' AND o.slug = i.slug AND o.seq < i.seq) "
             "ORDER BY i.seq LIMIT 1",
-            (instant(now), instant(self.now)),
+            (instant(now), instant(now + _NEVER_REAL), instant(self.now)),
         ).fetchone()
         if row is None:
             return None
