@@ -20,14 +20,16 @@ _REMEDIES: Mapping[FaultKind, str] = {
 }
 
 
-def file_problem(fault: FileFault, path: PurePath) -> Problem:
+def file_problem(
+    fault: FileFault, path: PurePath, *, not_a_file: str = _REMEDIES["not-a-file"]
+) -> Problem:
     """Make the problem of a file that has to be readable where it stands.
 
     Args:
         fault: what was met; `missing` is a link to nothing, since the file's lack as such has a
             problem of its own or is none.
         path: the file, as its owner knows it.
+        not_a_file: what to do about a folder or a pipe that stands there.
     """
-    return Problem(
-        code=_CODES[fault.kind], message=str(fault), remedy=_REMEDIES[fault.kind], path=path
-    )
+    remedy = not_a_file if fault.kind == "not-a-file" else _REMEDIES[fault.kind]
+    return Problem(code=_CODES[fault.kind], message=str(fault), remedy=remedy, path=path)

@@ -32,6 +32,7 @@ from drumbeat.core.model import Automation, Workspace
 from drumbeat.core.slug import slug_clashes, slug_problem
 from drumbeat.core.webhooks import route_clashes
 from drumbeat.errors import AutomationError, Finding, NotFound, Problem, WorkspaceError
+from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
 from drumbeat.runtime.packs import load_packs
 from drumbeat.runtime.unserved import unserved
@@ -244,27 +245,9 @@ def _misplaced(path: Path, entry: os.DirEntry[str]) -> Problem | None:
     return slug_problem(path.stem, path) if path.name != entry.name else None
 
 
-_FAULT_CODES = {
-    "missing": "file-missing",
-    "outside": "file-outside",
-    "not-a-file": "file-not-a-file",
-    "unreadable": "file-unreadable",
-}
-_FAULT_REMEDIES = {
-    "missing": "take the link away, or make what it points to",
-    "outside": "put the file itself there instead of the link",
-    "not-a-file": "move it elsewhere, or rename it so that it begins with _",
-    "unreadable": "let the engine's user read it",
-}
-
-
 def _unreadable(path: Path, fault: FileFault) -> Problem:
-    return Problem(
-        code=_FAULT_CODES[fault.kind],
-        message=str(fault),
-        remedy=_FAULT_REMEDIES[fault.kind],
-        path=path,
-    )
+    other = "move it elsewhere, or rename it so that it begins with _"
+    return file_problem(fault, path, not_a_file=other)
 
 
 # ---- the folder
