@@ -93,12 +93,12 @@ class Machine:
         with closing(sqlite3.connect(database)) as db:
             return db.execute(question).fetchall()
 
-    def end_model(self) -> None:
-        hanging = self.workspace / "hanging"
-        if hanging.exists():
-            with suppress(ProcessLookupError, ValueError):
-                os.kill(int(hanging.read_text(encoding="utf-8")), signal.SIGKILL)
-            hanging.unlink()
+    def end_models(self) -> None:
+        hung = self.workspace / "hung"
+        if hung.exists():
+            for process in hung.read_text(encoding="utf-8").split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -112,7 +112,7 @@ def machine(
     for child in machine.children:
         child.kill()
         child.communicate()
-    machine.end_model()
+    machine.end_models()
 
 
 def test_a_standby_takes_over_from_an_engine_that_was_killed(machine: Machine) -> None:
