@@ -78,7 +78,9 @@ class MailSource(Protocol):
                 None returns no messages, only the present mark.
 
         Returns:
-            The messages and the mark that covers just these.
+            The messages and the mark that covers just these. When the mailbox has been numbered
+            anew since (UIDVALIDITY), `restarted` is True for as long as messages that an earlier
+            mark covered may be among them.
 
         Raises:
             Exception: the mailbox could not be read, for whatever reason. The poll counts as not

@@ -528,7 +528,14 @@ class MailMessage:
 
 @attrs.frozen(kw_only=True)
 class MailBatch:
-    """Messages, oldest first, and the mark that covers just these."""
+    """Messages, oldest first, and the mark that covers just these.
+
+    `restarted` says that the mailbox has been numbered anew (UIDVALIDITY), so that messages which an
+    earlier mark covered may be among these: the poller then leaves out those it has handled. It
+    stays True, batch by batch, until all that lay in the mailbox at the change has been returned.
+    How far back the source then begins is its own to decide, as only it knows when mail arrived.
+    """
 
     messages: tuple[MailMessage, ...]
     mark: str
+    restarted: bool = False
