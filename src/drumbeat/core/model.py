@@ -530,7 +530,7 @@ class MailMessage:
 class MailBatch:
     """Messages, oldest first, and the mark that covers just these.
 
-    `restarted` says that the mailbox has been numbered anew (UIDVALIDITY), so that messages which an
+    `restarted` says that the mailbox has been numbered anew (UIDVALIDITY), so that messages that an
     earlier mark covered may be among these: the poller then leaves out those it has handled. It
     stays True, batch by batch, until all that lay in the mailbox at the change has been returned.
     How far back the source then begins is its own to decide, as only it knows when mail arrived.
