@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from drumbeat.core.model import (
         Accepted,
         Automation,
+        Backlog,
         Cause,
         Claim,
         Cron,
@@ -110,6 +111,7 @@ __all__ = [
     "AgentUnavailable",
     "Automation",
     "AutomationError",
+    "Backlog",
     "Cause",
     "Claim",
     "ClaimLost",
@@ -208,6 +210,7 @@ _ROOMS = {
     "drumbeat.core.model": (
         "Accepted",
         "Automation",
+        "Backlog",
         "Cause",
         "Claim",
         "Cron",

@@ -279,7 +279,9 @@ class Client(Entered):
             StoreError: it could not be committed.
         """
         store = await self._readable()
-        runs = [] if store is None else await store.runs(target=intent_id, limit=_ALL)
+        runs: list[RunRecord] = []
+        if store is not None:
+            runs = await store.runs(target=intent_id, limit=_ALL, payloads=False)
         for run in runs:
             intent = run.intent
             if store is None or intent is None or intent.id != intent_id:
@@ -397,11 +399,13 @@ class Client(Entered):
         rules = await self._rules()
         workspace, _ = await self._workspace()
         held = await EngineLock(self.data_dir).holder() is not None
-        fires = [] if store is None else await store.fires(open=True, limit=_ALL)
+        fires: list[Fire] = []
+        if store is not None:
+            fires = await store.fires(open=True, limit=_ALL, payloads=False)
         running: list[RunRecord] = []
         for fire in fires:
             if store is not None and fire.run_id is not None:
-                runs = await store.runs(target=fire.run_id, limit=1)
+                runs = await store.runs(target=fire.run_id, limit=1, payloads=False)
                 running += [run for run in runs if run.state == "running"]
         going = {run.run_id for run in running}
         return Status(
@@ -432,12 +436,16 @@ class Client(Entered):
         _aware("at", at)
         store = await self._readable()
         workspace, last_good = await self._workspace()
-        fires = [] if store is None else await store.fires(slug=slug, around=at, limit=_NEIGHBOURS)
+        fires: list[Fire] = []
+        if store is not None:
+            fires = await store.fires(slug=slug, around=at, limit=_NEIGHBOURS, payloads=False)
         if not fires and not _stands(workspace, slug):
             raise _unknown(workspace, slug)
         subject = subject_of(at, fires)
         run_id = None if subject.fire is None else subject.fire.run_id
-        runs = [] if store is None or run_id is None else await store.runs(target=run_id, limit=1)
+        runs: list[RunRecord] = []
+        if store is not None and run_id is not None:
+            runs = await store.runs(target=run_id, limit=1, payloads=False)
         run = next(iter(runs), None)
         known = Known() if store is None or run is None else await self._known(store, run)
         now = self._clock.now()
@@ -472,7 +480,7 @@ class Client(Entered):
         behind = False
         if run.delivery == "pending":
             # The store has each claimed in the order in which the runs ended.
-            pending = await store.runs(slug=run.slug, sent="pending", limit=_ALL)
+            pending = await store.runs(slug=run.slug, sent="pending", limit=_ALL, payloads=False)
             ended = [_ended(each) for each in pending]
             behind = bool(ended) and _ended(run) > min(ended)
         failure = await last_failure(store, run) if run.intent and run.intent.attempt else ""

@@ -742,7 +742,7 @@ class Engine(Client):
         waiting: list[Fire] = []
         paused: dict[str, str] = {}
         try:
-            waiting = await services.store.fires(open=True, limit=_ALL)
+            waiting = await services.store.fires(open=True, limit=_ALL, payloads=False)
             paused = await requests.paused(services.store)
         except StoreError as error:
             services.trouble(error)

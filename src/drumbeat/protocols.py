@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from drumbeat.core.model import (
+    Backlog,
     Claim,
     DeliveryIntent,
     Event,
@@ -351,14 +352,36 @@ class Store(Protocol):
         self,
         *,
         slug: str | None = None,
+        id: str | None = None,
         open: bool = False,
         around: datetime | None = None,
         limit: int = 100,
+        payloads: bool = True,
     ) -> list[Fire]:
         """Fires: the open ones by due time, else the latest first.
 
         With `around`, by due time, those nearest to that instant: the last half of `limit` that
         were due by then, and the first half that are due later.
+
+        Args:
+            slug: of one automation alone.
+            id: the fire of that id alone.
+            open: only those without a verdict.
+            around: an aware instant.
+            limit: the most that are returned.
+            payloads: False leaves every `payload` None, and reads none of them: one may have 25
+                MiB.
+        """
+        ...
+
+    async def backlog(self, *, now: datetime, slug: str | None = None) -> list[Backlog]:
+        """What waits: one value for each slug that has open fires, by slug, claimed ones included.
+
+        Costs no more for the size of payloads, and is not cut off at any number of fires.
+
+        Args:
+            now: the instant from which on a fire counts as due later.
+            slug: of one automation alone.
         """
         ...
 
@@ -369,8 +392,12 @@ class Store(Protocol):
         target: str | None = None,
         sent: Sent | None = None,
         limit: int = 100,
+        payloads: bool = True,
     ) -> list[RunRecord]:
-        """Runs, the latest first. `target` is a run, session or receipt id."""
+        """Runs, the latest first. `target` is a run, session or receipt id.
+
+        With `payloads` False, the `payload` of their fires is None and is not read.
+        """
         ...
 
     async def invalid_runs(self) -> list[str]:

@@ -1,7 +1,9 @@
 """What the tests of one run share: a host on disk, on a driven clock."""
 
 import json
+import sqlite3
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +127,20 @@ class Host:
     def folder(self, run: RunRecord) -> Path:
         """The run's folder."""
         return self.data / "runs" / run.slug / run.run_id
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]]]:
+    """Every statement that SQLite is given from here on, with the values for its question marks."""
+    seen: list[tuple[str, tuple[Any, ...]]] = []
+
+    class Recording(sqlite3.Connection):
+        def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+            seen.append((sql, tuple(values)))
+            return super().execute(sql, values)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Recording))
+    return seen
 
 
 @pytest.fixture

@@ -10,7 +10,17 @@ import anyio
 import attrs
 import pytest
 
-from drumbeat.core.model import Claim, DeliveryIntent, Event, Fire, Mark, Purged, RunRecord, Usage
+from drumbeat.core.model import (
+    Backlog,
+    Claim,
+    DeliveryIntent,
+    Event,
+    Fire,
+    Mark,
+    Purged,
+    RunRecord,
+    Usage,
+)
 from drumbeat.errors import EventsExpired, NotFound, StoreError
 from drumbeat.runtime.clock import SystemClock
 from drumbeat.runtime.store import SqliteStore
@@ -164,6 +174,28 @@ class Ajar(SqliteStore):
             return []
 
 
+class Heavy(SqliteStore):
+    """Reads payloads that nobody asked for."""
+
+    async def fires(self, **rest: Any) -> list[Fire]:
+        return await super().fires(**{**rest, "payloads": True})
+
+
+class Light(SqliteStore):
+    """Leaves payloads out that were asked for."""
+
+    async def runs(self, **rest: Any) -> list[RunRecord]:
+        return await super().runs(**{**rest, "payloads": False})
+
+
+class Mindless(SqliteStore):
+    """Counts what is claimed among the follow-ups that wait."""
+
+    async def backlog(self, **rest: Any) -> list[Backlog]:
+        found = await super().backlog(**rest)
+        return [attrs.evolve(one, follow_ups=one.follow_ups and 3) for one in found]
+
+
 class Lenient(SqliteStore):
     async def record(self, **rest: Any) -> None:
         with suppress(NotFound):
@@ -218,9 +250,12 @@ class Silent(SqliteStore):
         Folding,
         Forgetful,
         Generous,
+        Heavy,
         Hoarding,
         Lapsing,
         Lenient,
+        Light,
+        Mindless,
         Repeating,
         Shared,
         Silent,

@@ -424,7 +424,10 @@ class Event:
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """What an engine is doing at this moment."""
+    """What an engine is doing at this moment.
+
+    The fires in it are shown without their payloads.
+    """
 
     state: Literal["standby", "running", "draining", "stopped"]
     path: tuple[Path, ...]
@@ -500,6 +503,22 @@ class Claim:
     run_id: str
     token: int
     fire: Fire | None
+
+
+@attrs.frozen(kw_only=True)
+class Backlog:
+    """The open fires of one slug at an instant, without reading them: when, and how many.
+
+    `due` is when the first of them is due. Of those that are due later than that instant, `ahead`
+    is the first, and `overdue` the first that had been due as it was put in: the clock was set back
+    since. `follow_ups` counts those of that cause which nobody has claimed.
+    """
+
+    slug: str
+    due: datetime
+    ahead: datetime | None
+    overdue: datetime | None
+    follow_ups: int
 
 
 @attrs.frozen(kw_only=True)

@@ -256,9 +256,9 @@ class Agenda:
 
     async def _is_overtaken(self, due: Due, now: datetime) -> bool:
         """Whether there is a run, over, going or about to go, from whose end to count instead."""
-        open_fires = await self.services.store.fires(slug=due.slug, open=True, limit=1)
+        backlog = await self.services.store.backlog(slug=due.slug, now=now)
         ended = not due.missed and self.scheduler.due_of(due.slug) is not None
-        return ended or self.is_going(due.slug) or any(fire.due <= now for fire in open_fires)
+        return ended or self.is_going(due.slug) or any(waiting.due <= now for waiting in backlog)
 
 
 def _unreadable(automation: Automation) -> str | None:

@@ -107,7 +107,7 @@ class Deliveries:
     async def _pause(self) -> timedelta | None:
         """How long nothing can be due: None while nothing is pending."""
         self._next = None
-        pending = await self.services.store.runs(sent="pending", limit=_PAGE)
+        pending = await self.services.store.runs(sent="pending", limit=_PAGE, payloads=False)
         slugs = {run.slug for run in pending}
         self._retries = {slug: at for slug, at in self._retries.items() if slug in slugs}
         now = self.services.clock.now()

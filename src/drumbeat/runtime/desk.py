@@ -86,7 +86,7 @@ class Desk:
                 log.info("run_cancelled", slug=run.claim.slug, run_id=run_id)
                 run.stop(Ending(state="cancelled", problem=cancelled(mark.value)))
             return
-        records = await services.store.runs(target=run_id, limit=1)
+        records = await services.store.runs(target=run_id, limit=1, payloads=False)
         if records and records[0].state == "running":
             return  # it is being settled, and ends as cancelled
         try:

@@ -53,7 +53,7 @@ class Dispatcher:
     _overdue: dict[str, datetime] = attrs.field(factory=dict)
     """By slug, a fire that was due before the clock was set back, and until when it was not."""
     _others: frozenset[str] = frozenset()
-    """The slugs that have fires, as far as they were looked at."""
+    """The slugs that have fires, as they were looked at last."""
     _absent: dict[str, int] = attrs.field(factory=dict)
 
     @property
@@ -120,17 +120,18 @@ class Dispatcher:
         now = self.services.clock.now()
         self._next_due = None
         self._overdue.clear()
-        fires = await self.services.store.fires(open=True, limit=_PAGE)
-        self._others = frozenset(fire.slug for fire in fires)
-        for fire in fires:
-            if not self.services.stands(fire.slug):
-                self._absent.setdefault(fire.slug, 0)
-            elif fire.due <= now:
+        ahead: list[datetime] = []
+        backlog = await self.services.store.backlog(now=now)
+        self._others = frozenset(waiting.slug for waiting in backlog)
+        for waiting in backlog:
+            if not self.services.stands(waiting.slug):
+                self._absent.setdefault(waiting.slug, 0)
                 continue
-            elif fire.due <= fire.created_at:
-                self._overdue.setdefault(fire.slug, fire.due)
-            elif self._next_due is None:
-                self._next_due = fire.due
+            if waiting.overdue is not None:
+                self._overdue[waiting.slug] = waiting.overdue
+            if waiting.ahead is not None:
+                ahead.append(waiting.ahead)
+        self._next_due = min(ahead, default=None)
 
     # ---- taking
 
@@ -286,7 +287,7 @@ class Dispatcher:
                 await self._end_pending(slug)
 
     async def _end_pending(self, slug: str) -> None:
-        pending = await self.services.store.fires(slug=slug, open=True, limit=_PAGE)
+        pending = await self.services.store.fires(slug=slug, open=True, limit=_PAGE, payloads=False)
         for fire in pending:
             if fire.run_id not in self.going:
                 await self._skip(fire, "removed")

@@ -11,8 +11,6 @@ from drumbeat.errors import FollowUpRefused, Problem
 from drumbeat.protocols import FollowUps
 from drumbeat.runtime.services import Services
 
-_MANY = 1_000_000
-
 
 @attrs.define(kw_only=True)
 class RunFollowUps(FollowUps):
@@ -75,10 +73,10 @@ class RunFollowUps(FollowUps):
                 f"{settings.follow_up_depth} is the limit",
                 "finish the work in this run, or say what is left in the reply",
             )
-        waiting = await self.services.store.fires(slug=self.fire.slug, open=True, limit=_MANY)
-        pending = sum(
-            1 for fire in waiting if fire.cause == "follow-up" and fire.id != self.fire.id
+        backlog = await self.services.store.backlog(
+            slug=self.fire.slug, now=self.services.clock.now()
         )
+        pending = sum(waiting.follow_ups for waiting in backlog)
         if pending >= settings.follow_ups_pending:
             return _problem(
                 f"{pending} follow-ups are pending, and {settings.follow_ups_pending} is the limit",

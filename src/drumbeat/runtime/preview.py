@@ -18,7 +18,6 @@ from drumbeat.runtime.schedule_marks import (
     standing,
 )
 
-_ALL = 1_000_000
 _MOST = 10_000
 _INSTANT = timedelta(microseconds=1)
 
@@ -109,8 +108,8 @@ async def _planned(
 ) -> tuple[Planner, Mapping[str, Standing]]:
     marks = {} if store is None else await read_marks(store)
     finishes = {} if store is None else await read_finishes(store)
-    open_fires = [] if store is None else await store.fires(slug=slug, open=True, limit=_ALL)
-    unsettled = {fire.slug for fire in open_fires if fire.due <= now}
+    backlog = [] if store is None else await store.backlog(slug=slug, now=now)
+    unsettled = {waiting.slug for waiting in backlog if waiting.due <= now}
     planner = Planner(zone=zones["automation"][0], catch_up=catch_up)
     schedules = standing(workspace, last_good=last_good or {}, marks=marks, zones=zones)
     for declared in schedules.values():

@@ -251,10 +251,10 @@ async def find_answered(store: Store, target: str) -> RunRecord:
         NotFound: there is no such run, or there are several in different conversations.
         StoreError: the store could not be read.
     """
-    found = await store.runs(target=target, limit=1)
+    found = await store.runs(target=target, limit=1, payloads=False)
     if found and target not in (found[0].run_id, found[0].session_id):
         # A channel may give one receipt to many messages: any choice would be a guess.
-        found = await store.runs(target=target, limit=_ALL)
+        found = await store.runs(target=target, limit=_ALL, payloads=False)
         if len({(run.slug, run.session_id) for run in found}) > 1:
             raise NotFound(
                 Problem(

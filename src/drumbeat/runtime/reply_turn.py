@@ -109,7 +109,7 @@ class ReplyTurn:
 
     async def _latest(self) -> RunRecord | None:
         """The latest run in the conversation."""
-        found = await self.services.store.runs(target=self.session_id, limit=1)
+        found = await self.services.store.runs(target=self.session_id, limit=1, payloads=False)
         return next(iter(found), None)
 
     async def _frame(self, automation: Automation | None) -> Frame:

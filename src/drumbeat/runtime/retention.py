@@ -113,7 +113,7 @@ class Retention:
     async def _tidy(self, folder: Path, now: datetime, *, works: bool) -> bool:
         """Remove what is old of one folder, and say whether that was anything."""
         settings = self.services.settings
-        runs = await self.services.store.runs(target=folder.name, limit=1)
+        runs = await self.services.store.runs(target=folder.name, limit=1, payloads=False)
         run = next((run for run in runs if run.run_id == folder.name), None)
         if run is None:
             began = run_began(folder.name)

@@ -56,7 +56,7 @@ class Settlement:
         if fire is None or fire.verdict is not None:
             await services.store.finish(claim, None)
             return None
-        runs = await services.store.runs(target=claim.run_id, limit=1)
+        runs = await services.store.runs(target=claim.run_id, limit=1, payloads=False)
         if runs and runs[0].state != "running":
             await self._close(claim, fire, runs[0])
             return None

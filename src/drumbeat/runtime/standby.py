@@ -15,9 +15,6 @@ __all__ = ["outcome", "stand_by"]
 
 T = TypeVar("T")
 
-_MANY = 1000
-"""Among so many of the latest fires of an automation is one that is still waited for."""
-
 
 async def stand_by(
     lock: EngineLock,
@@ -72,8 +69,8 @@ async def outcome(
         StoreError: the store could not be read, or was closed.
     """
     while True:
-        for found in await store.fires(slug=fire.slug, limit=_MANY):
-            if found.id == fire.id and found.verdict is not None:
+        for found in await store.fires(id=fire.id, payloads=False):
+            if found.verdict is not None:
                 run_id = found.run_id if found.verdict == "ran" else None
                 runs = [] if run_id is None else await store.runs(target=run_id, limit=1)
                 return found, next(iter(runs), None)

@@ -23,6 +23,7 @@ import anyio
 import attrs
 
 from drumbeat.core.model import (
+    Backlog,
     Claim,
     DeliveryIntent,
     Event,
@@ -334,15 +335,23 @@ class SqliteStore(Store):
         self,
         *,
         slug: str | None = None,
+        id: str | None = None,
         open: bool = False,
         around: datetime | None = None,
         limit: int = 100,
+        payloads: bool = True,
     ) -> list[Fire]:
         """As `Store.fires`; a fire that is claimed is open."""
         return await self._read(
             "fires",
-            lambda db: store_reads.read_fires(db, slug, open=open, around=around, limit=limit),
+            lambda db: store_reads.read_fires(
+                db, slug, id=id, open=open, around=around, limit=limit, bare=not payloads
+            ),
         )
+
+    async def backlog(self, *, now: datetime, slug: str | None = None) -> list[Backlog]:
+        """As `Store.backlog`."""
+        return await self._read("backlog", lambda db: store_reads.read_backlog(db, now, slug))
 
     async def invalid_runs(self) -> list[str]:
         """As `Store.invalid_runs`."""
@@ -355,6 +364,7 @@ class SqliteStore(Store):
         target: str | None = None,
         sent: Sent | None = None,
         limit: int = 100,
+        payloads: bool = True,
     ) -> list[RunRecord]:
         """As `Store.runs`; `target` may be the id of the intent too.
 
@@ -362,7 +372,9 @@ class SqliteStore(Store):
         """
         return await self._read(
             "runs",
-            lambda db: store_reads.read_runs(db, slug=slug, target=target, sent=sent, limit=limit),
+            lambda db: store_reads.read_runs(
+                db, slug=slug, target=target, sent=sent, limit=limit, bare=not payloads
+            ),
         )
 
     async def events(self, *, after: int, limit: int, wait: timedelta) -> list[Event]:

@@ -8,11 +8,21 @@ import sqlite3
 from datetime import datetime
 from typing import Any
 
-from drumbeat.core.model import DeliveryIntent, Event, Fire, Mark, Receipt, RunRecord, Sent
+from drumbeat.core.model import (
+    Backlog,
+    DeliveryIntent,
+    Event,
+    Fire,
+    Mark,
+    Receipt,
+    RunRecord,
+    Sent,
+)
 from drumbeat.errors import EventsExpired, Problem
 from drumbeat.runtime.store_rows import decode, decode_value, instant, storable
 
 __all__ = [
+    "read_backlog",
     "read_events",
     "read_fires",
     "read_intent",
@@ -53,15 +63,20 @@ def read_fires(
     db: sqlite3.Connection,
     slug: str | None,
     *,
+    id: str | None = None,
     open: bool,
     around: datetime | None = None,
     limit: int,
+    bare: bool = False,
 ) -> list[Fire]:
     """Return the open fires by due time, those due around an instant, or the latest first."""
     if around is not None:
-        return _around(db, slug, instant(around), max(0, limit) // 2)
+        return _around(db, slug, instant(around), max(0, limit) // 2, bare=bare)
     conditions = ["TRUE"]
     values: list[Any] = []
+    if id is not None:
+        conditions.append("f.id = ?")
+        values.append(storable(id))
     if slug is not None:
         conditions.append("f.slug = ?")
         values.append(storable(slug))
@@ -70,18 +85,62 @@ def read_fires(
     order = "f.due, f.seq" if open else "f.seq DESC"
     values.append(max(0, limit))
     condition = f"{' AND '.join(conditions)} ORDER BY {order} LIMIT ?"
-    return [fire for _, fire in select_fires(db, condition, tuple(values))]
+    return [fire for _, fire in select_fires(db, condition, tuple(values), bare=bare)]
 
 
-def _around(db: sqlite3.Connection, slug: str | None, at: str, each: int) -> list[Fire]:
+def _around(
+    db: sqlite3.Connection, slug: str | None, at: str, each: int, *, bare: bool
+) -> list[Fire]:
     one, values = ("TRUE", ()) if slug is None else ("f.slug = ?", (storable(slug),))
     before = select_fires(
-        db, f"{one} AND f.due <= ? ORDER BY f.due DESC, f.seq DESC LIMIT ?", (*values, at, each)
+        db,
+        f"{one} AND f.due <= ? ORDER BY f.due DESC, f.seq DESC LIMIT ?",
+        (*values, at, each),
+        bare=bare,
     )
     behind = select_fires(
-        db, f"{one} AND f.due > ? ORDER BY f.due, f.seq LIMIT ?", (*values, at, each)
+        db, f"{one} AND f.due > ? ORDER BY f.due, f.seq LIMIT ?", (*values, at, each), bare=bare
     )
     return [fire for _, fire in (*reversed(before), *behind)]
+
+
+def read_backlog(db: sqlite3.Connection, now: datetime, slug: str | None = None) -> list[Backlog]:
+    """Return what waits of each slug, from the indexes of open fires as far as they say it."""
+    one, values = ("", ()) if slug is None else ("slug = ? AND ", (storable(slug),))
+    counted = db.execute(
+        "SELECT slug, cause, min(due), "  # noqa: S608  conditions are ours
+        "sum(NOT EXISTS (SELECT 1 FROM leases l WHERE l.fire = f.seq)) "
+        f"FROM fires f WHERE {one}verdict IS NULL GROUP BY slug, cause",
+        values,
+    ).fetchall()
+    later = db.execute(
+        "SELECT slug, due <= json_extract(record, '$.created_at'), due "  # noqa: S608
+        f"FROM fires WHERE {one}verdict IS NULL AND due > ?",
+        (*values, instant(now)),
+    ).fetchall()
+    first: dict[str, str] = {}
+    follow_ups: dict[str, int] = {}
+    for name, cause, due, count in counted:
+        first[name] = min(due, first.get(name, due))
+        if cause == "follow-up":
+            follow_ups[name] = count
+    ahead: dict[tuple[str, int], str] = {}
+    for name, set_back, due in later:
+        ahead[name, set_back] = min(due, ahead.get((name, set_back), due))
+    return [
+        Backlog(
+            slug=name,
+            due=datetime.fromisoformat(first[name]),
+            ahead=_moment(ahead.get((name, 0))),
+            overdue=_moment(ahead.get((name, 1))),
+            follow_ups=follow_ups.get(name, 0),
+        )
+        for name in sorted(first)
+    ]
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def read_invalid_runs(db: sqlite3.Connection) -> list[str]:
@@ -106,6 +165,7 @@ def read_runs(
     target: str | None,
     sent: Sent | None,
     limit: int,
+    bare: bool = False,
 ) -> list[RunRecord]:
     """Return runs, the latest first, with their fires and intents as they stand."""
     conditions = ["TRUE"]
@@ -135,7 +195,7 @@ def read_runs(
     ).fetchall()
     found = []
     for run_id, seq, record, intent, attempt, state, receipt in rows:
-        ((_, fire),) = select_fires(db, "f.seq = ?", (seq,))
+        ((_, fire),) = select_fires(db, "f.seq = ?", (seq,), bare=bare)
         where = f"the run {run_id}"
         found.append(
             decode(

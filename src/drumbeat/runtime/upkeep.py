@@ -68,7 +68,7 @@ class Upkeep:
         """
         services = self.services
         try:
-            latest = await services.store.runs(limit=_LATEST)
+            latest = await services.store.runs(limit=_LATEST, payloads=False)
         except StoreError as error:
             services.trouble(error)
             return

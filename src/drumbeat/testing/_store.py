@@ -10,6 +10,7 @@ import anyio
 import attrs
 
 from drumbeat.core.model import (
+    Backlog,
     Cause,
     Claim,
     DeliveryIntent,
@@ -51,6 +52,7 @@ async def check_store(factory: Callable[[], Store]) -> None:
     """
     for check in (
         _check_fires,
+        _check_backlog,
         _check_folding,
         _check_claims,
         _check_giving_back,
@@ -96,6 +98,10 @@ async def _check_fires(store: Store) -> None:
     _same(await store.add_fires([other, again]), [other, fire], "another cause makes another fire")
     _same(await store.fires(slug="fires"), [other, fire], "fires are listed with the latest first")
     _same(await store.fires(slug="fires", limit=1), [other], "`limit` bounds a listing")
+    _same(await store.fires(id=fire.id), [fire], "a fire is found by its id")
+    _same(await store.fires(id=fire.id, slug="nobody"), [], "every condition counts")
+    light = await store.fires(slug="fires", payloads=False)
+    _same(light, [other, attrs.evolve(fire, payload=None)], "payloads are left out when asked")
     early = _fire("fires", "early", due=_NOW - _MINUTE)
     missed = _fire("fires", "gone", verdict="missed", reason="a day late")
     await store.add_fires([missed, early])
@@ -111,6 +117,46 @@ async def _check_fires(store: Store) -> None:
         "skipped",
         "a settled fire is remembered, and makes no second one",
     )
+
+
+async def _check_backlog(store: Store) -> None:
+    def up(slot: str, **rest: Any) -> Fire:
+        return _fire("wait-b", slot, cause="follow-up", **rest)
+
+    put_in = [
+        _fire("wait-a", "1", cause="manual", due=_NOW + 2 * _MINUTE),
+        _fire("wait-a", "2", cause="manual", due=_NOW + _MINUTE, created_at=_NOW + _MINUTE),
+        up("1", due=_NOW - _MINUTE),
+        up("2", due=_NOW + 3 * _MINUTE),
+        up("3", due=_NOW + 4 * _MINUTE),
+        up("4", due=_NOW + _MINUTE, verdict="skipped", reason="disabled"),
+    ]
+    await store.add_fires(put_in)
+    first = Backlog(
+        slug="wait-a",
+        due=_NOW + _MINUTE,
+        ahead=_NOW + 2 * _MINUTE,
+        overdue=_NOW + _MINUTE,
+        follow_ups=0,
+    )
+    second = Backlog(
+        slug="wait-b",
+        due=_NOW - _MINUTE,
+        ahead=_NOW + 3 * _MINUTE,
+        overdue=None,
+        follow_ups=3,
+    )
+    _same(await store.backlog(now=_NOW), [first, second], "a backlog has one value for each slug")
+    _same(await store.backlog(now=_NOW, slug="wait-b"), [second], "a backlog may be of one slug")
+    claim = await _claim(store, "wait-run")
+    _same(
+        await store.backlog(now=_NOW + 3 * _MINUTE, slug="wait-b"),
+        [attrs.evolve(second, ahead=_NOW + 4 * _MINUTE, follow_ups=2)],
+        "a fire that is claimed is open, and no follow-up that waits; `ahead` is later than `now`",
+    )
+    await store.finish(claim, _run(claim, verdict="withhold"))
+    await _skip(store, *put_in[:2], *put_in[3:5])
+    _same(await store.backlog(now=_NOW), [], "what is settled is no backlog")
 
 
 async def _check_folding(store: Store) -> None:
@@ -413,7 +459,7 @@ async def _check_neighbours(store: Store) -> None:
 
 async def _check_runs(store: Store) -> None:
     for number in range(3):
-        await store.add_fires([_fire("runs", str(number))])
+        await store.add_fires([_fire("runs", str(number), payload=b"{}")])
         claim = await _claim(store, f"runs-{number}")
         started = _NOW + number * _MINUTE
         run = attrs.evolve(_run(claim), started_at=started, session_id=f"session-{number % 2}")
@@ -427,6 +473,10 @@ async def _check_runs(store: Store) -> None:
     _same(await ids(target="session-0"), ["runs-2", "runs-0"], "runs are found by conversation")
     _same(await ids(target="runs-1"), ["runs-1"], "a run is found by its id")
     _same(await ids(slug="nobody"), [], "nothing is found for an unknown slug")
+    for payloads in (True, False):
+        shown = _only(await store.runs(target="runs-2", payloads=payloads))
+        found = {shown.fire.payload, _given(shown.intent, "a run has its intent").fire.payload}
+        _same(found, {b"{}" if payloads else None}, "runs are shown with payloads, or without")
     while (intent := await store.claim_intent(now=_NOW)) is not None:
         await store.settle_intent(intent, "delivered")
 
