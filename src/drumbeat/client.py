@@ -1,12 +1,13 @@
 """All that needs no agent: reading what happened, and putting requests in as rows."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 from uuid import uuid4
 
+from drumbeat.core.callers import check_caller
 from drumbeat.core.explain import NEAR, Known, explain, subject_of
 from drumbeat.core.model import (
     Automation,
@@ -15,8 +16,10 @@ from drumbeat.core.model import (
     Env,
     Event,
     Fire,
+    Health,
     Pin,
     Receipt,
+    Refused,
     RunRecord,
     ScheduleTrigger,
     Sent,
@@ -24,7 +27,7 @@ from drumbeat.core.model import (
     Workspace,
 )
 from drumbeat.core.redaction import Redactor
-from drumbeat.errors import NotFound, Problem
+from drumbeat.errors import NotFound, Problem, StoreError
 from drumbeat.protocols import Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.delivery_trail import last_failure
@@ -168,6 +171,27 @@ class Client(Entered):
         if not _stands(workspace, slug):
             raise _unknown(workspace, slug)
 
+    # ---- the doors
+
+    def admit(self, headers: Mapping[str, str]) -> Refused | None:
+        """Check that a request brings `AGENT_API_SECRET`, as bearer or as the password of basic.
+
+        For hosts that open doors of their own to what drumbeat does.
+
+        Args:
+            headers: the request's, by name, in any case.
+
+        Returns:
+            None when it does, else why it is turned away: status 401, or 503 when the secret is not
+            set.
+        """
+        return check_caller(headers, secrets=self._door_secrets(), now=self._clock.now())
+
+    def _door_secrets(self) -> Env:
+        return door_secrets(os.environ) if self._secrets is None else self._secrets
+
+    # ---- steering
+
     async def pause(self, slug: str, reason: str) -> None:
         """Let nothing start by itself any more, until `resume`; running it by hand still works.
 
@@ -262,8 +286,7 @@ class Client(Entered):
         return self._redactor().text(requests.check_reason(reason))
 
     def _redactor(self) -> Redactor:
-        secrets = self._secrets
-        return Redactor(door_secrets(os.environ) if secrets is None else secrets)
+        return Redactor(self._door_secrets())
 
     async def _paused(self) -> dict[str, str]:
         store = await self._readable()
@@ -419,6 +442,27 @@ class Client(Entered):
             faults=(),
             zones={kind: (name, source) for kind, (_, name, source) in rules.zones.items()},
         )
+
+    async def health(self) -> Health:
+        """Whether work is done here, cheaply; store trouble is an answer and no exception.
+
+        A client says whether there is an engine, and whether the store can be read.
+
+        Raises:
+            DrumbeatError: outside the `async with`.
+        """
+        self._check_inside()
+        held = await EngineLock(self.data_dir).holder() is not None
+        state: Literal["running", "stopped"] = "running" if held else "stopped"
+        faults = await self._store_faults()
+        return Health(ok=held and not faults, state=state, faults=faults)
+
+    async def _store_faults(self) -> tuple[str, ...]:
+        try:
+            await self._paused()
+        except StoreError as error:
+            return (error.problem.code,)
+        return ()
 
     async def why(self, slug: str, *, at: datetime) -> str:
         """What became of `slug` at the instant `at`, in one sentence, from the records.

@@ -33,6 +33,7 @@ from drumbeat.core.model import (
     DeliveryIntent,
     Env,
     Fire,
+    Health,
     Pack,
     Receipt,
     Reply,
@@ -252,9 +253,14 @@ class Engine(Client):
             raise WorkspaceError(problems)
         return packs, config
 
+    def _door_secrets(self) -> Env:
+        if self._secrets is None and self._env is not None:
+            return door_secrets(self._env)
+        return super()._door_secrets()
+
     def _services(self, parts: "_Parts", store: Store) -> Services:
         env = parts.env
-        secrets = door_secrets(env) if self._secrets is None else self._secrets
+        secrets = self._door_secrets()
         redactor = Redactor(secrets)
         if self._pins is None:
             self._pins = SessionPins(self.data_dir, clock=self._clock)
@@ -722,6 +728,27 @@ class Engine(Client):
 
     async def _rules(self) -> Rules:
         return await super()._rules() if self._life is None else self._life.rules
+
+    async def health(self) -> Health:
+        """As `Client.health`, with what this engine knows of itself; `ok` when it stands by too."""
+        self._check_inside()
+        life = self._life
+        if life is None:
+            fault = self._standby_fault
+            faults: tuple[str, ...] = () if fault is None else (fault.code,)
+        else:
+            faults = tuple(problem.code for problem in life.services.faults.values())
+        if life is None or "store" not in life.services.faults:
+            store_faults = await self._store_faults()
+        else:
+            store_faults = (life.services.faults["store"].code,)
+        if self._fault is not None:
+            faults = (*faults, "engine-failed")
+        return Health(
+            ok=self._running in ("running", "standby") and not store_faults,
+            state=self._running,
+            faults=tuple(dict.fromkeys((*store_faults, *faults))),
+        )
 
     async def status(self) -> Status:
         """What the engine is doing at this instant; also when it has stopped or its store fails.

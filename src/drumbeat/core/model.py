@@ -441,6 +441,19 @@ class Status:
 
 
 @attrs.frozen(kw_only=True)
+class Health:
+    """Whether work is done: `ok` is what a load balancer asks, `faults` the codes of what is wrong.
+
+    `ok` holds while an engine runs or stands by and its store takes writes. Other faults, such as a
+    pack that is wrong, keep no work from being done.
+    """
+
+    ok: bool
+    state: Literal["standby", "running", "draining", "stopped"]
+    faults: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
 class Due:
     """A moment of a schedule: `folded` earlier ones go with it; one `missed` is too late to run."""
 

@@ -11,7 +11,7 @@ from drumbeat.core.model import Accepted, Automation, Ignored, Refused, WebhookT
 from drumbeat.core.signatures import Auth, Headers, check_signature, parse_auth
 from drumbeat.errors import Problem
 
-__all__ = ["DELIVERY_HEADERS", "check_webhook", "route_clashes"]
+__all__ = ["DELIVERY_HEADERS", "bounded_slot", "check_webhook", "route_clashes"]
 
 DELIVERY_HEADERS = ("X-GitHub-Delivery", "svix-id", "webhook-id", "Idempotency-Key")
 """Where a sender puts the id of a delivery, in the order in which they are looked for."""
@@ -154,6 +154,14 @@ def _slot(auth: Auth, signed: str | None, headers: Headers, payload: Any) -> str
     # A captured request could be sent again under another id, if one that is not signed came first.
     order = [signed, event_id, *others] if auth.scheme == "slack" else [signed, *others, event_id]
     given = next(filter(None, order), None)
-    if given is None or (len(given) <= _LONGEST_SLOT and given.isprintable()):
+    return None if given is None else bounded_slot(given)
+
+
+def bounded_slot(given: str) -> str:
+    """An id that a caller gave, as a slot: kept as it is unless it is long or not printable.
+
+    One that is longer than 255 characters or not printable becomes `sha256:` and its digest.
+    """
+    if len(given) <= _LONGEST_SLOT and given.isprintable():
         return given
     return f"sha256:{sha256(given.encode('utf-8', 'surrogatepass')).hexdigest()}"

@@ -1,0 +1,75 @@
+"""`POST /automations/{slug}/run`: start one by hand, durably."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import attrs
+from starlette.requests import Request
+from starlette.responses import Response
+
+from drumbeat.client import Client
+from drumbeat.core.webhooks import bounded_slot
+from drumbeat.web.doors import Handler, admitted, answer, read_body, shown
+
+__all__ = ["run_automation"]
+
+_MOST = 65_536
+
+
+def run_automation(client: Client) -> Handler:
+    """The handler: 202 with the id of the fire, once that is committed.
+
+    The body may be a JSON object with `after`, in seconds. An `Idempotency-Key` is the fire's slot:
+    asked again under the same one, it is the same fire.
+    """
+
+    async def handle(request: Request) -> Response:
+        refusal = admitted(client, request)
+        if refusal is not None:
+            return refusal
+        body = await read_body(request, most=_MOST)
+        if body is None:
+            return answer(413, code="body-too-large", reason=f"more than {_MOST} bytes")
+        asked = _read(body)
+        if isinstance(asked, str):
+            return answer(400, code="body-invalid", reason=asked)
+        key = request.headers.get("Idempotency-Key", "").strip()
+        try:
+            fire = await client.fire(
+                request.path_params["slug"],
+                after=asked.after,
+                slot=bounded_slot(key) if key else None,
+            )
+        except ValueError as error:
+            return answer(400, code="body-invalid", reason=str(error))
+        return shown({"fire": fire.id}, status=202)
+
+    return handle
+
+
+@attrs.frozen
+class _Asked:
+    after: timedelta
+
+
+def _read(body: bytes) -> _Asked | str:
+    """What the body asks for, or what is wrong with it."""
+    if not body.strip():
+        return _Asked(timedelta(0))
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return 'the body is no JSON; leave it out, or send an object such as {"after": 60}'
+    if not isinstance(value, dict):
+        return 'the body is no JSON object, such as {"after": 60}'
+    unknown = sorted(value.keys() - {"after"})
+    if unknown:
+        return f"only `after` can be said here, and the body has {len(unknown)} other keys"
+    after = value.get("after", 0)
+    if isinstance(after, bool) or not isinstance(after, int | float):
+        return "`after` has to be a number of seconds"
+    try:
+        return _Asked(timedelta(seconds=after))
+    except (OverflowError, ValueError):
+        return "`after` is no time that ends before the year 9999"
