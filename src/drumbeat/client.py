@@ -33,6 +33,7 @@ from drumbeat.runtime import requests
 from drumbeat.runtime.delivery_trail import last_failure
 from drumbeat.runtime.entered import Entered, Folder
 from drumbeat.runtime.event_stream import EventStream
+from drumbeat.runtime.follow_ups import token_elsewhere
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.preview import next_moment, preview
@@ -189,6 +190,30 @@ class Client(Entered):
 
     def _door_secrets(self) -> Env:
         return door_secrets(os.environ) if self._secrets is None else self._secrets
+
+    async def follow_up(
+        self, token: str, prompt: str, *, after: timedelta, slug: str | None = None
+    ) -> Fire:
+        """Schedule a follow-up of the run that `token` belongs to; committed when this returns.
+
+        For doors through which what runs in a turn asks, such as the route `/followups`. Only the
+        engine that takes the turns knows their tokens: a client raises `EngineBusy`.
+
+        Args:
+            token: the `DRUMBEAT_RUN_TOKEN` of a turn.
+            prompt: the whole prompt of the later run.
+            after: how long from now, 0 s to 30 days.
+            slug: the automation that is meant, if the caller says so: another one is refused.
+
+        Raises:
+            EngineBusy: no turn is taken here, so nothing is known of the token
+                (`run-token-elsewhere`); or the engine has stopped.
+            NotFound: the token belongs to no run that is going (`run-token-unknown`).
+            FollowUpRefused: it is over a limit, or for another automation; the code says which.
+            StoreError: it could not be committed.
+        """
+        self._check_inside()
+        raise token_elsewhere()
 
     # ---- steering
 

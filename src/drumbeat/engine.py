@@ -56,10 +56,11 @@ from drumbeat.errors import (
 from drumbeat.protocols import Agent, Clock, Deliverer, Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.artifacts import Artifacts
-from drumbeat.runtime.brought import check_brought
+from drumbeat.runtime.brought import check_brought, follow_ups_url
 from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.entered import Folder
+from drumbeat.runtime.follow_ups import ask_with_token
 from drumbeat.runtime.life import Life
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.log import log
@@ -111,6 +112,9 @@ class Engine(Client):
         secrets: values that are redacted from what the engine writes, by variable name, and are not
             passed on to tools and agents; None takes the doors' variables of the environment.
         env: what tools and agents inherit; None captures `os.environ` on entering.
+        base_url: where `drumbeat.web.routes(engine)` is reached by what runs in a turn, such as
+            `http://127.0.0.1:8000`; turns are told of `/followups` below it. None when it is not
+            served.
         standby: when another engine holds the data folder, wait as a client for it to go, and take
             over then: see `drumbeat.Status.state`.
         clock: where time comes from; `drumbeat.testing.ManualClock` in tests.
@@ -119,6 +123,7 @@ class Engine(Client):
 
     Raises:
         TypeError: the agent or the deliverer is a class, or lacks its async method.
+        ValueError: `base_url` is no http or https address, or has a query or a password in it.
     """
 
     def __init__(
@@ -132,6 +137,7 @@ class Engine(Client):
         settings: Settings | None = None,
         secrets: Env | None = None,
         env: Env | None = None,
+        base_url: str | None = None,
         standby: bool = False,
         clock: Clock | None = None,
         store: Store | None = None,
@@ -146,6 +152,7 @@ class Engine(Client):
         self._timezone = timezone
         self._given_settings = settings
         self._env = env
+        self._follow_ups_url = None if base_url is None else follow_ups_url(base_url)
         self._clock = clock or SystemClock()
         self._pins = pins
         self._standby = standby
@@ -285,6 +292,7 @@ class Engine(Client):
             packs=parts.packs,
             config=parts.config,
             zones=parts.zones,
+            follow_ups_url=self._follow_ups_url,
             patient=False,
         )
 
@@ -625,6 +633,15 @@ class Engine(Client):
         if run is None:
             raise _not_run(fire)
         return run
+
+    async def follow_up(
+        self, token: str, prompt: str, *, after: timedelta, slug: str | None = None
+    ) -> Fire:
+        """As `Client.follow_up`; this is who knows the tokens, once it holds the data folder."""
+        if self._standing_by:
+            return await super().follow_up(token, prompt, after=after, slug=slug)
+        services = self._working().services
+        return await ask_with_token(services, token, prompt, after=after, slug=slug)
 
     async def reply(
         self,

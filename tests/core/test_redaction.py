@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumbeat.core.identity import run_token
 from drumbeat.core.redaction import Redactor
 
 TOKEN = "tok-12345678"
@@ -40,6 +41,28 @@ def test_known_values_are_replaced_by_their_names(
     secrets: dict[str, str], text: str, expected: str
 ) -> None:
     assert Redactor(secrets).text(text) == expected
+
+
+RUN = run_token("Ab-_" * 10 + "xyz")
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        (f"Bearer {RUN}.", "Bearer [redacted DRUMBEAT_RUN_TOKEN]."),
+        (f"{RUN}{RUN}", "[redacted DRUMBEAT_RUN_TOKEN][redacted DRUMBEAT_RUN_TOKEN]"),
+        (RUN[:25], "[redacted DRUMBEAT_RUN_TOKEN]"),
+        (RUN[:24], RUN[:24]),
+        (f"…{RUN[1:]} b", "…[redacted DRUMBEAT_RUN_TOKEN] b"),
+        (f"…{RUN[-20:]} b", "…[redacted DRUMBEAT_RUN_TOKEN] b"),
+        (f"…{RUN[-19:]} b", f"…{RUN[-19:]} b"),
+        (f"…{'a' * 49}", f"…{'a' * 49}"),
+        (RUN[-20:], RUN[-20:]),
+    ],
+)
+def test_the_tokens_of_runs_go_by_their_form(text: str, expected: str) -> None:
+    """Whoever writes need not know the run."""
+    assert Redactor({}).text(text) == expected
 
 
 def test_values_of_json_are_replaced_wherever_they_stand() -> None:

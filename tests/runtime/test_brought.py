@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from drumbeat import DeliveryIntent, Engine, Reply, Turn
+from drumbeat.runtime.brought import follow_ups_url
 from drumbeat.testing import RecordingDeliverer, ScriptedAgent
 
 
@@ -58,3 +59,40 @@ def test_another_shape_is_refused_when_the_engine_is_made(
 def test_what_is_async_behind_a_decorator_is_taken(tmp_path: Path) -> None:
     """And so is an engine without a deliverer."""
     Engine(tmp_path, agent=Wrapped())
+
+
+@pytest.mark.parametrize(
+    "base_url, expected",
+    [
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000/followups"),
+        ("https://acme.test/beat/", "https://acme.test/beat/followups"),
+        ("http://[::1]:8000", "http://[::1]:8000/followups"),
+    ],
+)
+def test_follow_ups_are_asked_for_below_the_base(base_url: str, expected: str) -> None:
+    assert follow_ups_url(base_url) == expected
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "",
+        "127.0.0.1:8000",
+        "ftp://acme.test",
+        "http://",
+        "http://acme.test:0",
+        "http://acme.test:99999",
+        "http://[::1",
+        "http://user:pw-12345@acme.test",
+        "http://acme.test/?a=b",
+        "http://acme.test/#a",
+        "http://acme.test/a b",
+        "http://acme.test/ä",
+        "http://acme.test/\n",
+    ],
+)
+def test_a_base_that_no_turn_could_use_is_refused(base_url: str, tmp_path: Path) -> None:
+    """Before anything is started, and without showing what may be a password."""
+    with pytest.raises(ValueError, match="must be an address such as") as caught:
+        Engine(tmp_path, agent=ScriptedAgent(), base_url=base_url)
+    assert "pw-12345" not in str(caught.value)

@@ -106,15 +106,18 @@ async def test_it_is_eligible_once_its_parent_has_settled(host: Any, fails: bool
 
 
 @pytest.mark.parametrize(
-    "prompt, delay, words",
+    "prompt, delay, code, words",
     [
-        (" \n", MINUTE, "blank"),
-        ("Again.", timedelta(seconds=-1), "outside 0 s to 30 days"),
-        ("Again.", timedelta(days=30, seconds=1), "outside 0 s to 30 days"),
+        (" \n", MINUTE, "follow-up-prompt-invalid", "blank"),
+        ("a\0b", MINUTE, "follow-up-prompt-invalid", "null character"),
+        ("\ud800", MINUTE, "follow-up-prompt-invalid", "surrogate"),
+        ("a" * 65_537, MINUTE, "follow-up-prompt-invalid", "65536 is the limit"),
+        ("Again.", timedelta(seconds=-1), "follow-up-delay", "outside 0 s to 30 days"),
+        ("Again.", timedelta(days=30, seconds=1), "follow-up-delay", "outside 0 s to 30 days"),
     ],
 )
 async def test_a_refusal_reaches_the_agent_and_the_record(
-    host: Any, prompt: str, delay: timedelta, words: str
+    host: Any, prompt: str, delay: timedelta, code: str, words: str
 ) -> None:
     refused: list[FollowUpRefused] = []
 
@@ -133,8 +136,12 @@ async def test_a_refusal_reaches_the_agent_and_the_record(
         assert len(await engine.fires()) == 1
     (error,) = refused
     assert run.state == "succeeded"
+    assert error.problem.code == code
     assert words in error.problem.message
-    assert (event.run_id, event.data["reason"]) == (run.run_id, error.problem.message)
+    assert (event.run_id, event.data) == (
+        run.run_id,
+        {"code": code, "reason": error.problem.message},
+    )
 
 
 @pytest.mark.parametrize("delay", [timedelta(0), timedelta(days=30)])
@@ -186,7 +193,7 @@ async def test_a_follow_up_that_runs_is_not_counted_as_pending(host: Any) -> Non
         runs = await engine.runs()
         (refused,) = await host.events(engine, "follow_up_refused")
     assert [run.fire.depth for run in reversed(runs)] == list(range(11))
-    assert runs[0].failure.code == "follow-up-refused"
+    assert runs[0].failure.code == "follow-up-too-deep"
     assert "10 is the limit" in refused.data["reason"]
 
 

@@ -111,7 +111,9 @@ async def test_an_answer_is_one_more_turn_in_the_conversation(host: Any) -> None
             None,
             None,
         )
-        assert (turn.cwd, turn.memory_dir, turn.env) == (step.cwd, step.memory_dir, step.env)
+        assert (turn.cwd, turn.memory_dir) == (step.cwd, step.memory_dir)
+        own = {"DRUMBEAT_RUN_TOKEN": turn.env["DRUMBEAT_RUN_TOKEN"]}
+        assert turn.env == {**step.env, **own}
         assert turn.requirements == step.requirements
         assert turn.automation == step.automation
         assert turn.config == {**step.config, "debug": {"level": "high"}}

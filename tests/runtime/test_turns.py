@@ -108,6 +108,7 @@ async def test_the_environment_is_complete_and_keeps_the_doors_secrets_back(host
         "DRUMBEAT_RUN_ID": run.run_id,
         "DRUMBEAT_AUTOMATION": "check",
         "DRUMBEAT_WORKSPACE": str(host.workspace),
+        "DRUMBEAT_RUN_TOKEN": turn.env["DRUMBEAT_RUN_TOKEN"],
         "MEMORY_DIR": str(memory),
     }
     assert turn.cwd == host.workspace

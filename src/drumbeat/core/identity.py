@@ -4,6 +4,9 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
+TOKEN_FORM: Final = r"dbrt_[A-Za-z0-9_-]{20,43}"  # noqa: S105  what all of them look like
+"""What a run's token looks like, as a regular expression; one that lost its end is one too."""
+
 _RUN_ID: Final = re.compile(r"([0-9]{8}T[0-9]{12})Z-.+")
 
 
@@ -21,6 +24,11 @@ def run_began(run: str) -> datetime | None:
         return datetime.strptime(found[1], "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
     except ValueError:
         return None
+
+
+def run_token(salt: str) -> str:
+    """A run's token, of 43 random characters; its form alone tells that it is one."""
+    return f"dbrt_{salt}"
 
 
 def slot_of(instant: datetime) -> str:

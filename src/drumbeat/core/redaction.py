@@ -1,7 +1,10 @@
 """Known secret values are taken out of what the engine writes (spec, section 12)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from drumbeat.core.identity import TOKEN_FORM
 
 __all__ = ["CUT", "Redactor"]
 
@@ -9,6 +12,10 @@ CUT = "…"
 """Stands where the beginning of a text was cut away."""
 _SHORTEST = 8
 _SHORTEST_REST = 4
+_TOKEN = re.compile(TOKEN_FORM)
+# Shorter rests leave too much to be guessed, and are found in ordinary text.
+_TOKEN_REST = re.compile(rf"(?<={CUT})[A-Za-z0-9_-]{{20,48}}(?![A-Za-z0-9_-])")
+_TOKEN_IN = "DRUMBEAT_RUN_TOKEN"  # noqa: S105  the name of the variable that holds one
 
 
 class Redactor:
@@ -18,6 +25,10 @@ class Redactor:
     value is found as it stands, never in another case or encoding. Overlapping occurrences are all
     taken out, and one that lies wholly inside another goes with the longer one. Of a value that was
     cut the rest goes too: 4 characters and more of its end, directly behind a `CUT`.
+
+    The tokens of runs go in the same way, by their form and not by a list: so it takes them out of
+    what is written after the run's end, and in another process. Behind a `CUT`, a word of 20 to 48
+    characters counts as the rest of one.
 
     Args:
         secrets: value by name, copied at once. Of two names for one value the first in
@@ -44,9 +55,11 @@ class Redactor:
             if value in text
             for span in _occurrences(text, value, name)
         ]
+        spans += [_span(found) for found in _TOKEN.finditer(text)]
         if CUT in text:
             for value, name in self._names.items():
                 spans += _rests(text, value, name)
+            spans += [_span(found) for found in _TOKEN_REST.finditer(text)]
         if not spans:
             return text
         parts: list[str] = []
@@ -72,6 +85,10 @@ class Redactor:
         if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
             return [self.json(item) for item in value]
         return value
+
+
+def _span(found: re.Match[str]) -> tuple[int, int, str]:
+    return found.start(), -found.end(), _TOKEN_IN
 
 
 def _occurrences(text: str, value: str, name: str) -> list[tuple[int, int, str]]:

@@ -10,9 +10,9 @@ from anyio import to_thread
 from drumbeat.core.context import render_context
 from drumbeat.core.model import Automation, Kind, Requirement, RunRecord
 from drumbeat.errors import AutomationError, NotFound, Problem
-from drumbeat.protocols import FollowUps
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside
+from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.inject import run_inject
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.requirements import check_requirements
@@ -58,7 +58,10 @@ async def read_automation(services: Services, slug: str) -> Automation:
 
 
 def turn_env(services: Services, slug: str, run_id: str) -> dict[str, str]:
-    """The environment that a run's tools have, complete; the agent has `MEMORY_DIR` besides."""
+    """The environment that a run's tools have, complete.
+
+    The agent has `MEMORY_DIR` besides, and what `RunFollowUps.env` gives.
+    """
     return child_env(
         services.base_env,
         path=services.search_path,
@@ -104,7 +107,7 @@ class Preparation:
     journal: Journal
     automation: Automation
     record: RunRecord
-    follow_ups: FollowUps
+    follow_ups: RunFollowUps
     deadline: float
 
     async def frame(self) -> tuple[Frame, list[Ask]]:
@@ -133,7 +136,7 @@ class Preparation:
             context=await self._context(requirements, memory_dir),
             requirements=requirements,
             config=layers.resolve(automation),
-            env={**env, "MEMORY_DIR": str(memory_dir)},
+            env={**env, **self.follow_ups.env(), "MEMORY_DIR": str(memory_dir)},
             cwd=cwd,
             system_prompt=await system_prompt(services, automation.kind),
             memory_dir=memory_dir,

@@ -58,6 +58,13 @@ class ReplyTurn:
             NotFound: there is no such profile, or the run was purged.
             StoreError: the record or the pins could not be read, or the record not written.
         """
+        try:
+            await self._begin()
+        except BaseException:
+            self.follow_ups.close()
+            raise
+
+    async def _begin(self) -> None:
         services = self.services
         automation = await self._automation()
         if automation is not None and automation.timeout is not None:
@@ -139,7 +146,11 @@ class ReplyTurn:
             context="",
             requirements=met,
             config=layers.resolve(automation, self.profile),
-            env={**turn_env(services, run.slug, run.run_id), "MEMORY_DIR": str(memory_dir)},
+            env={
+                **turn_env(services, run.slug, run.run_id),
+                **self.follow_ups.env(),
+                "MEMORY_DIR": str(memory_dir),
+            },
             cwd=working_folder(services, kind, run.slug, run.run_id),
             system_prompt=rules,
             memory_dir=memory_dir,
@@ -180,7 +191,7 @@ class ReplyTurn:
                 raise self._over_time() from error
             raise
         finally:
-            self.follow_ups.open = False
+            self.follow_ups.close()
 
     def _over_time(self) -> AgentError:
         return AgentError(f"the reply took longer than {self._limit}", code="reply-timeout")

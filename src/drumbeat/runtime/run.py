@@ -127,6 +127,7 @@ class Run:
                 await self._finish(ending)
             raise
         finally:
+            self.follow_ups.close()
             self.services.stuck.discard(self.claim.run_id)
         return finished
 
@@ -325,7 +326,7 @@ class Run:
         )
 
     async def _finish(self, ending: Ending) -> RunRecord | None:
-        self.follow_ups.open = False
+        self.follow_ups.close()
         if self.stopping is not None and ending.state != "succeeded":
             # An agent may make anything of its cancellation; why it was cancelled is known.
             ending = self.stopping

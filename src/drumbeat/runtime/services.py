@@ -20,6 +20,7 @@ from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.log import log
 from drumbeat.runtime.places import Places
+from drumbeat.runtime.run_tokens import RunTokens
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.workspace import WorkspaceCache
 
@@ -59,6 +60,12 @@ class Services:
     """A conversation was given back."""
     pinning: anyio.Lock = attrs.field(factory=anyio.Lock)
     """Taken to clear a pin, and to change one that must not have been cleared meanwhile."""
+    follow_ups_url: str | None = None
+    """Where what runs in a turn asks for follow-ups over HTTP, if the host serves that."""
+    tokens: RunTokens = attrs.field(factory=RunTokens)
+    """Of the runs and replies that are going."""
+    counting: anyio.Lock = attrs.field(factory=anyio.Lock)
+    """Taken to count the follow-ups that are pending and to add one."""
     places: Places = attrs.field(init=False)
     """Where runs go at once."""
     drain_begun: Signal = attrs.field(factory=Signal)
