@@ -14,6 +14,10 @@ from drumbeat.testing import ManualClock, RecordingDeliverer, ScriptedAgent, dri
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
+# A month is thousands of transactions on either backend: each of the two long journeys takes one.
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
+
 BERLIN = ZoneInfo("Europe/Berlin")
 START = datetime(2026, 3, 1, tzinfo=UTC)
 CHANGE = datetime(2026, 3, 29, 1, tzinfo=UTC)
@@ -100,6 +104,7 @@ async def month(
     return fires[::-1], runs[::-1]
 
 
+@on_asyncio
 async def test_a_month_is_complete(workspace: Path, write: Callable[..., None]) -> None:
     """Thirty days with a change of the clocks: no slot is lost, doubled or moved."""
     write("poll", POLL)
@@ -142,6 +147,7 @@ async def test_a_month_is_complete(workspace: Path, write: Callable[..., None]) 
     ]
 
 
+@on_trio
 async def test_a_restart_changes_nothing(
     tmp_path: Path, write: Callable[..., None], workspace: Path
 ) -> None:
