@@ -8,6 +8,7 @@ from starlette.routing import BaseRoute, Route
 from drumbeat.client import Client
 from drumbeat.web.automations import run_automation
 from drumbeat.web.doors import Door
+from drumbeat.web.follow_ups import schedule_follow_up
 from drumbeat.web.health import health
 
 __all__ = ["routes"]
@@ -19,8 +20,9 @@ MAX_BODY = 26_214_400
 def routes(engine: Client, *, max_body: int = MAX_BODY) -> list[BaseRoute]:
     """The routes of an engine's doors (spec, section 13.1).
 
-    `POST /automations/{slug}/run` and `GET /health`; what each answers is on the page on webhooks.
-    They may be made before the engine is entered: outside its `async with` they answer 503.
+    `POST /automations/{slug}/run`, `POST /followups` and `GET /health`; what each answers is on the
+    page on webhooks. They may be made before the engine is entered: outside its `async with` they
+    answer 503.
 
     Args:
         engine: an engine, or a client beside one of another process.
@@ -31,5 +33,6 @@ def routes(engine: Client, *, max_body: int = MAX_BODY) -> list[BaseRoute]:
     _ = max_body
     return [
         Route("/automations/{slug}/run", Door({"POST": run_automation(engine)})),
+        Route("/followups", Door({"POST": schedule_follow_up(engine)})),
         Route("/health", Door({"GET": look, "HEAD": look})),
     ]

@@ -1,0 +1,104 @@
+"""`POST /followups`: what runs in a turn asks for a later run of its own automation."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import attrs
+from starlette.requests import Request
+from starlette.responses import Response
+
+from drumbeat.client import Client
+from drumbeat.errors import FollowUpRefused, NotFound, Problem
+from drumbeat.web.doors import Handler, answer, read_body, shown
+
+__all__ = ["schedule_follow_up"]
+
+_MOST = 1024 * 1024
+"""Bytes: the longest prompt, with each of its characters written as an escape."""
+_KEYS = ("prompt", "after_seconds", "slug")
+_STATUS = {
+    "follow-up-prompt-invalid": 400,
+    "follow-up-delay": 400,
+    "run-token-unknown": 401,
+    "follow-up-run-ended": 401,
+    "follow-up-other-automation": 403,
+    "follow-up-too-deep": 409,
+    "follow-ups-pending": 429,
+}
+_CHALLENGE = 'Bearer realm="drumbeat"'
+
+
+def schedule_follow_up(client: Client) -> Handler:
+    """The handler: 202 with the fire, once that is committed.
+
+    It takes the token of a run and no other secret, since a turn has no other. The body is a JSON
+    object: `prompt`, `after_seconds`, and where the caller wants to be sure `slug`.
+    """
+
+    async def handle(request: Request) -> Response:
+        token = _token(request)
+        if token is None:
+            reason = "the run's token is needed: `Authorization: Bearer $DRUMBEAT_RUN_TOKEN`"
+            return _refused(Problem(code="run-token-unknown", message=reason, remedy=""))
+        body = await read_body(request, most=_MOST)
+        if body is None:
+            return answer(413, code="body-too-large", reason=f"more than {_MOST} bytes")
+        asked = _read(body)
+        if isinstance(asked, str):
+            return answer(400, code="body-invalid", reason=asked)
+        try:
+            fire = await client.follow_up(token, asked.prompt, after=asked.after, slug=asked.slug)
+        except (FollowUpRefused, NotFound) as error:
+            return _refused(error.problem)
+        return shown({"fire": fire.id, "slug": fire.slug, "due": fire.due.isoformat()}, status=202)
+
+    return handle
+
+
+def _refused(problem: Problem) -> Response:
+    status = _STATUS[problem.code]
+    challenge = {"WWW-Authenticate": _CHALLENGE} if status == 401 else None
+    return answer(status, code=problem.code, reason=problem.message, headers=challenge)
+
+
+def _token(request: Request) -> str | None:
+    given = request.headers.getlist("Authorization")
+    if len(given) != 1:
+        return None
+    scheme, _, token = given[0].strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+@attrs.frozen
+class _Asked:
+    prompt: str
+    after: timedelta
+    slug: str | None
+
+
+def _read(body: bytes) -> _Asked | str:
+    """What the body asks for, or what is wrong with it."""
+    example = 'such as {"prompt": "Look again.", "after_seconds": 600}'
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return f"the body is no JSON: send an object {example}"
+    if not isinstance(value, dict):
+        return f"the body is no JSON object {example}"
+    if value.keys() - set(_KEYS):
+        return f"the body has keys other than {', '.join(_KEYS)}: send an object {example}"
+    prompt, after, slug = (value.get(key) for key in _KEYS)
+    if not isinstance(prompt, str):
+        return "`prompt` has to be there, and to be text"
+    if isinstance(after, bool) or not isinstance(after, int | float):
+        return "`after_seconds` has to be there, and to be a number"
+    if slug is not None and not isinstance(slug, str):
+        return "`slug` has to be text, or to be left out"
+    try:
+        return _Asked(prompt, timedelta(seconds=after), slug)
+    except OverflowError:
+        # It is over the limit, whatever that is, and is refused and recorded as such.
+        return _Asked(prompt, timedelta.max if after > 0 else timedelta.min, slug)
+    except ValueError:
+        return "`after_seconds` is no number"
