@@ -236,7 +236,8 @@ class Store(Protocol):
                 settled.
             fold: fold schedule slots together.
             marks: marks to move in the same transaction. Each has the `version` with which it
-                stands in the store, 0 for one that does not, and its version grows by 1.
+                stands in the store, 0 for one that does not, and its version grows by 1. One that
+                is put in has a version above any that its key had before it was forgotten.
             events: events to append, before those of the fires.
 
         Raises:

@@ -420,6 +420,44 @@ async def test_who_is_slower_in_upgrading_finds_it_done(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["drumbeat.db"]
 
 
+def indexes(path: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute("SELECT name, sql FROM sqlite_schema WHERE sql NOT NULL")
+        return dict(found.fetchall())
+
+
+def rows(path: Path) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as db:
+        tables = ("fires", "payloads", "marks", "runs", "events")
+        return [row for table in tables for row in db.execute(f"SELECT * FROM {table}")]
+
+
+@pytest.mark.anyio
+async def test_a_store_of_each_earlier_schema_becomes_one_of_this(tmp_path: Path) -> None:
+    await filled(tmp_path / "whole.db")
+    for version in range(1, SCHEMA_VERSION):
+        path = tmp_path / f"of-{version}.db"
+        prepare(path, busy=BUSY, steps=STEPS[:version])
+        with closing(sqlite3.connect(tmp_path / "whole.db")) as db:
+            db.execute("ATTACH ? AS earlier", (str(path),))
+            for table in ("fires", "payloads"):
+                db.execute(f"INSERT INTO earlier.{table} SELECT * FROM {table}")
+            db.execute("INSERT INTO earlier.marks VALUES ('m', 7, '{}')")
+            db.commit()
+        before = rows(path)
+        store = SqliteStore(path)
+        await store.open(holder="test", lease=LEASE)
+        assert [fire.id for fire in await store.fires()] == ["f2", "f1", "f0"]
+        await store.close()
+        assert schema_of(path) == (SCHEMA_VERSION, 3, False)
+        assert rows(path) == before
+        assert indexes(path) == indexes(tmp_path / "whole.db")
+        assert rows(path.with_name(f"{path.name}.v{version}.backup")) == before
+        with closing(sqlite3.connect(path)) as db:
+            # Versions of marks go on above those that were given out.
+            assert db.execute("SELECT value FROM meta WHERE name = 'marks'").fetchone() == (7,)
+
+
 @pytest.mark.anyio
 async def test_a_store_of_the_first_schema_made_by_this_release_is_whole(tmp_path: Path) -> None:
     """Every index and table that a statement names is there."""

@@ -179,8 +179,12 @@ class Agenda:
                 mark = stored
             else:
                 break
-        self._marks[slug] = attrs.evolve(moved, version=moved.version + 1)
-        return self._marks[slug]
+        if moved.version == 0:
+            (moved,) = (found for found in await store.marks(moved.key) if found.key == moved.key)
+        else:
+            moved = attrs.evolve(moved, version=moved.version + 1)
+        self._marks[slug] = moved
+        return moved
 
     async def _check_schedulable(self, workspace: Workspace) -> None:
         unreadable = {

@@ -73,7 +73,7 @@ async def rotate(
             if answering is not None and not await _stands(services, answering):
                 return
             continue  # somebody else's rotation came first: carry that out, then do this one
-        await _carry_out(services, attrs.evolve(intended, version=mark.version + 1))
+        await complete_one(services, slug)
         return
 
 

@@ -132,7 +132,9 @@ class FireLedger:
             key, record = storable(mark.key), encode_value(mark.value)
             if mark.version == 0:
                 moved = self.db.execute(
-                    "INSERT INTO marks (key, version, record) VALUES (?, 1, ?) "
+                    # Above every version that it may have had before it was forgotten.
+                    "INSERT INTO marks (key, version, record) "
+                    "SELECT ?, value + 1, ? FROM meta WHERE name = 'marks' "
                     "ON CONFLICT (key) DO NOTHING",
                     (key, record),
                 )

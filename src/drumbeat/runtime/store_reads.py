@@ -6,7 +6,7 @@ snapshot, and whatever is asked on that connection afterwards would be answered 
 
 import sqlite3
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from drumbeat.core.model import (
     Backlog,
@@ -31,6 +31,12 @@ __all__ = [
     "read_runs",
     "select_fires",
 ]
+
+_FEW: Final = {
+    "pending": "r.run_id IN (SELECT run_id FROM intents WHERE sent = 'pending')",
+    "abandoned": "r.run_id IN (SELECT run_id FROM intents WHERE sent = 'abandoned')",
+}
+"""What is rare among many runs; an index knows where it is."""
 
 
 def select_fires(
@@ -175,15 +181,19 @@ def read_runs(
         values.append(storable(slug))
     if target is not None:
         conditions.append(
-            "r.seq IN (SELECT seq FROM runs WHERE run_id = ? OR session_id = ? UNION ALL "
+            "r.seq IN (SELECT seq FROM runs WHERE run_id = ? UNION ALL "
+            "SELECT seq FROM (SELECT seq FROM runs WHERE session_id = ? "
+            "ORDER BY started_at DESC, seq DESC LIMIT ?) UNION ALL "
             "SELECT o.seq FROM intents a JOIN runs o ON o.run_id = a.run_id "
             "WHERE a.id = ? OR a.receipt_id = ?)"
         )
-        values.extend([storable(target)] * 4)
+        name = storable(target)
+        # Of a long conversation only those that can be among the answer; with -1, all of them.
+        most = max(0, limit) if slug is None and sent is None else -1
+        values.extend((name, name, most, name, name))
     if sent is not None:
-        if sent == "pending":
-            # There are few of them among many runs, and an index knows which.
-            conditions.append("r.run_id IN (SELECT run_id FROM intents WHERE sent = 'pending')")
+        if sent in _FEW:
+            conditions.append(_FEW[sent])
         conditions.append("i.sent = ?")
         values.append(sent)
     values.append(max(0, limit))
@@ -239,10 +249,19 @@ def read_marks(db: sqlite3.Connection, prefix: str) -> list[Mark]:
     prefix = storable(prefix)
     rows = db.execute(
         "SELECT key, version, record FROM marks "
-        "WHERE key >= ? AND substr(key, 1, ?) = ? ORDER BY key",
-        (prefix, len(prefix), prefix),
+        "WHERE key >= ? AND key < ? AND substr(key, 1, ?) = ? ORDER BY key",
+        (prefix, _behind(prefix), len(prefix), prefix),
     ).fetchall()
     return [
         Mark(key=key, version=version, value=decode_value(record, f"the mark {key}"))
         for key, version, record in rows
     ]
+
+
+def _behind(prefix: str) -> bytes | str:
+    """What lies behind every text that begins with `prefix`, in the order of code points."""
+    rest = prefix.rstrip("\U0010ffff")
+    if not rest:
+        return b""  # in SQLite, any text is less than any bytes
+    last = ord(rest[-1]) + 1
+    return rest[:-1] + ("\ue000" if last == 0xD800 else chr(last))

@@ -6,7 +6,7 @@ which a clock that was set wrongly wrote, keeps nothing alive. Runs go when they
 take their intents along; a run stays while its intent is pending, or while its fire is open. A fire
 goes when it was settled long ago and no run of it is left, and never within a week: that is how
 long the same delivery of a webhook makes no second fire. A mark whose value is null says nothing,
-so it goes too.
+so it goes too; its version is remembered, as the one that the key has next lies above it.
 """
 
 import sqlite3
@@ -20,6 +20,9 @@ __all__ = ["purge"]
 
 _MOST: Final = 2000
 """Rows of each kind that one transaction deletes, so that no writer waits long for it."""
+
+_ENDLESS: Final = 2**63 - 1
+"""No id is as great."""
 
 _REMEMBERED: Final = timedelta(days=7)
 """How long a fire is remembered after it settled, at least (spec, section 1)."""
@@ -49,7 +52,7 @@ def purge(
     events = _purge_events(db, now=now, keep=keep_events)
     runs = _delete(db, "runs", _RUNS, instant(now - keep_runs))
     fires = _delete(db, "fires", _FIRES, instant(now - max(keep_runs, _REMEMBERED)))
-    marks = db.execute("DELETE FROM marks WHERE json_extract(record, '$.value') IS NULL").rowcount
+    marks = _purge_marks(db)
     return Purged(
         events=events,
         runs=runs,
@@ -59,14 +62,24 @@ def purge(
     )
 
 
+def _purge_marks(db: sqlite3.Connection) -> int:
+    gone = db.execute(
+        "DELETE FROM marks WHERE json_extract(record, '$.value') IS NULL RETURNING version"
+    ).fetchall()
+    for (version,) in gone:
+        db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'marks'", (version,))
+    return len(gone)
+
+
 def _purge_events(db: sqlite3.Connection, *, now: datetime, keep: timedelta) -> int:
     (young,) = db.execute(
         "SELECT min(id) FROM events WHERE at > ? AND at <= ?", (instant(now - keep), instant(now))
     ).fetchone()
     # Never past the last one that is old: a clock that is far behind must not take them all.
+    # From there downwards by id, which soon meets one: those in between are from the future.
     (old,) = db.execute(
-        "SELECT max(id) FROM events WHERE at <= ? AND (? IS NULL OR id < ?)",
-        (instant(now - keep), young, young),
+        "SELECT max(id) FROM events WHERE at <= ? AND id < ?",
+        (instant(now - keep), _ENDLESS if young is None else young),
     ).fetchone()
     young = 0 if old is None else old + 1
     gone = db.execute(

@@ -125,7 +125,25 @@ def _create(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-STEPS: Final[Sequence[Step]] = (_create,)
+_SECOND: Final = (
+    # The open fires of a slug are few beside those that it had.
+    "CREATE INDEX fires_open_of_slug ON fires (slug, due, seq) WHERE verdict IS NULL",
+    "CREATE INDEX fires_by_moment ON fires (due, seq)",
+    # A conversation may go on for years, and its latest run is what is asked for.
+    "DROP INDEX runs_of_session",
+    "CREATE INDEX runs_of_session ON runs (session_id, started_at, seq)",
+    "CREATE INDEX intents_abandoned ON intents (run_id) WHERE sent = 'abandoned'",
+    # The greatest version of a mark that was forgotten.
+    "INSERT INTO meta (name, value) SELECT 'marks', ifnull(max(version), 0) FROM marks",
+)
+
+
+def _index_what_is_asked_for(db: sqlite3.Connection) -> None:
+    for statement in _SECOND:
+        db.execute(statement)
+
+
+STEPS: Final[Sequence[Step]] = (_create, _index_what_is_asked_for)
 """Step `n` leads from schema `n` to `n + 1`."""
 
 SCHEMA_VERSION: Final = len(STEPS)

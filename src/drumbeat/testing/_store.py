@@ -274,6 +274,7 @@ async def _check_finishing(store: Store) -> None:
     shown = _only(await store.runs(target="end-1"))
     _same(attrs.evolve(shown, fire=going.fire), going, "a run that is going comes back as recorded")
     await store.record(marks=[Mark(key="end", value=1)])
+    mark = _only(await store.marks("end"))
     before = len(await _all_events(store))
     await _lost(
         store.finish,
@@ -291,7 +292,7 @@ async def _check_finishing(store: Store) -> None:
     await store.finish(
         claim,
         run,
-        marks=[Mark(key="end", value=2, version=1)],
+        marks=[attrs.evolve(mark, value=2)],
         events=[_event("run_completed", "end")],
     )
     stored = await _stored(store, _of(claim))
@@ -308,7 +309,9 @@ async def _check_finishing(store: Store) -> None:
         run,
         "a finished run comes back as recorded, its intent included",
     )
-    _same(_only(await store.marks("end")).value, 2, "marks move with the run")
+    moved = _only(await store.marks("end"))
+    _same(moved.value, 2, "marks move with the run")
+    _same(moved.version, mark.version + 1, "the version of a mark that moves grows by 1")
     try:
         await store.record(run=attrs.evolve(run, fire=_fire("end", "nowhere")))
     except NotFound:
@@ -558,6 +561,7 @@ async def _check_purge(store: Store) -> None:
     none, kept = Mark(key="purge:none", value=None), Mark(key="purge:zero", value=0)
     event = attrs.evolve(_event("young", None), at=base + 5 * day)
     await store.record(claim=going, run=_going(going), marks=[none, kept], events=[event])
+    version = _only(await store.marks(none.key)).version
     last = (await _all_events(store))[-1].id
 
     async def there(slug: str) -> tuple[int, int]:
@@ -567,6 +571,11 @@ async def _check_purge(store: Store) -> None:
     _same(await there("purge-old"), (1, 1), "what is young is kept")
     marks = [mark.key for mark in await store.marks("purge:")]
     _same(marks, ["purge:zero"], "a mark whose value is None is forgotten, and no other")
+    await store.record(marks=[attrs.evolve(none, value="again")])
+    again_there = _only(await store.marks(none.key))
+    _true(again_there.version > version, "the versions of a key never come again")
+    await _lost(store.record, marks=[Mark(key=none.key, value="stale", version=version)])
+    await store.record(marks=[attrs.evolve(again_there, value=None)])
     await _purge(store, base + 6 * day, keep_events=3 * day, keep_runs=day)
     _same(await there("purge-old"), (0, 1), "an old run goes; a fire stays 7 days after it settled")
     again = _only(await store.add_fires([attrs.evolve(added[0], id="purge-again")]))
