@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from drumbeat.core.lint import lint_automation
     from drumbeat.core.model import (
         Accepted,
+        Answer,
         Automation,
         Backlog,
         Cause,
@@ -110,6 +111,7 @@ __all__ = [
     "Agent",
     "AgentError",
     "AgentUnavailable",
+    "Answer",
     "Automation",
     "AutomationError",
     "Backlog",
@@ -211,6 +213,7 @@ _ROOMS = {
     "drumbeat.core.lint": ("lint_automation",),
     "drumbeat.core.model": (
         "Accepted",
+        "Answer",
         "Automation",
         "Backlog",
         "Cause",

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta
+from functools import cached_property
 from types import TracebackType
 from typing import Literal, Self
 from uuid import uuid4
@@ -10,6 +11,7 @@ from uuid import uuid4
 from drumbeat.core.callers import check_caller
 from drumbeat.core.explain import NEAR, Known, explain, subject_of
 from drumbeat.core.model import (
+    Answer,
     Automation,
     DeliveryIntent,
     Due,
@@ -27,7 +29,8 @@ from drumbeat.core.model import (
     Workspace,
 )
 from drumbeat.core.redaction import Redactor
-from drumbeat.errors import NotFound, Problem, StoreError
+from drumbeat.core.routes import BrokenRoute, Route
+from drumbeat.errors import DrumbeatError, NotFound, Problem, StoreError
 from drumbeat.protocols import Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.delivery_trail import last_failure
@@ -35,10 +38,15 @@ from drumbeat.runtime.entered import Entered, Folder
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.follow_ups import token_elsewhere
 from drumbeat.runtime.lock import EngineLock
+from drumbeat.runtime.log import log
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.preview import next_moment, preview
+from drumbeat.runtime.refusals import Refusals
+from drumbeat.runtime.route_book import RouteBook
 from drumbeat.runtime.rules import Rules, read_rules
 from drumbeat.runtime.search_path import door_secrets
+from drumbeat.runtime.undisturbed import undisturbed
+from drumbeat.runtime.webhook_door import WebhookDoor
 from drumbeat.runtime.workspace import load_workspace
 
 _ALL = 1_000_000
@@ -99,7 +107,15 @@ class Client(Entered):
     ) -> bool | None:
         """Close the store; whoever follows the events comes to the end of them."""
         self._phase = "left"
-        await self._state.close()
+
+        async def close() -> None:
+            try:
+                if self._refusals.any:
+                    await self._write_refusals()
+            finally:
+                await self._state.close()
+
+        await undisturbed(close)
         return None
 
     # ---- what an engine knows better
@@ -173,6 +189,84 @@ class Client(Entered):
             raise _unknown(workspace, slug)
 
     # ---- the doors
+
+    async def webhook(
+        self,
+        route: str,
+        *,
+        method: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+    ) -> Answer:
+        """Take one webhook request, and say what its sender is to be told (spec, section 13.1).
+
+        For hosts whose routes are their own; `drumbeat.web` has them for ASGI. With status 202 the
+        fire is committed: it runs, whatever dies in between. 200 stands for what starts no run: an
+        event that is filtered out or greets, one for an automation that is disabled or paused
+        (its fire is settled as skipped), and a delivery that came before, also when both come at
+        once, for as long as its fire is remembered: 7 days after it settled, at least. 400, 401 and
+        405 are as `check_webhook` refuses; 404 is for a route that no file has and 413 for a body
+        that is too long. 503 asks the sender to come again: the secret is missing, the file is
+        broken, the store is in trouble, or the engine drains.
+
+        Refused requests are counted, in one event `webhook_refused` a minute for each route and
+        code. A client writes them with the request that comes next, and as it is left.
+
+        Args:
+            route: the route's name; case does not count.
+            method: the request's.
+            headers: by name, in any case. A name that comes several times has to come so from
+                `items()`, as it does from the mappings of web frameworks.
+            body: the raw bytes, before anything decoded them; None for one that the host read no
+                further because it was too long.
+
+        Raises:
+            DrumbeatError: outside the `async with`.
+        """
+        self._check_inside()
+        answer = await self._door.take(route, method=method, headers=headers, body=body)
+        if self._refusals.due:
+            await self._write_refusals()
+        return answer
+
+    @cached_property
+    def _refusals(self) -> Refusals:
+        return Refusals(clock=self._clock)
+
+    @cached_property
+    def _book(self) -> RouteBook:
+        return RouteBook(self.workspace_dir, clock=self._clock)
+
+    @cached_property
+    def _door(self) -> WebhookDoor:
+        return WebhookDoor(
+            clock=self._clock,
+            refusals=self._refusals,
+            secrets=self._door_secrets,
+            find=self._find_route,
+            obstacle=self._obstacle,
+            paused=self._paused,
+            put=self._put,
+            failed=self._put_failed,
+        )
+
+    async def _find_route(self, name: str) -> Route | BrokenRoute | None:
+        return await self._book.find(name)
+
+    def _obstacle(self) -> Problem | None:
+        """What keeps fires from being put in, as far as it is known without trying."""
+        return None
+
+    def _put_failed(self, error: DrumbeatError) -> None:
+        log.warning("webhook_not_kept", code=error.problem.code, message=error.problem.message)
+
+    async def _write_refusals(self) -> None:
+        try:
+            store = await self._state.writable()
+        except StoreError as error:
+            log.warning("refusals_not_kept", code=error.problem.code)
+            return
+        await self._refusals.write(store, self._redactor())
 
     def admit(self, headers: Mapping[str, str]) -> Refused | None:
         """Check that a request brings `AGENT_API_SECRET`, as bearer or as the password of basic.

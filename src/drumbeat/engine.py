@@ -43,6 +43,7 @@ from drumbeat.core.model import (
     Workspace,
 )
 from drumbeat.core.redaction import Redactor
+from drumbeat.core.routes import BrokenRoute, Route
 from drumbeat.core.settings import Settings
 from drumbeat.errors import (
     ClaimLost,
@@ -79,6 +80,8 @@ from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.runtime.zones import zones_for
 
 _ALL = 1_000_000
+_RELOADED = 1.0
+"""Seconds between two looks at the files for routes that are not known."""
 _LAST_WORD = 1.0
 """Real seconds for what is going when an engine on a driven clock is left: deliveries get so long,
 and a run that goes on for longer is reported."""
@@ -161,6 +164,7 @@ class Engine(Client):
         self._fault: BaseException | None = None
         self._fault_told = False
         self._life: Life | None = None
+        self._reloaded = -math.inf
         self._ready = False
 
     # ---- life
@@ -183,6 +187,7 @@ class Engine(Client):
         self._lock = EngineLock(self.data_dir)
         self._over = Signal()
         self._waiting = anyio.CancelScope()
+        self._reporting = anyio.CancelScope()
         try:
             env = dict(os.environ if self._env is None else self._env)
             parts = await self._parts(env)
@@ -205,6 +210,7 @@ class Engine(Client):
         self._running = "standby" if self._life is None else "running"
         self._ready = True
         self._group.start_soon(self._supervise, env)
+        self._group.start_soon(self._report_refusals)
         return self
 
     async def _parts(self, env: dict[str, str]) -> "_Parts":
@@ -242,6 +248,13 @@ class Engine(Client):
         self._phase, self._running = "left", "stopped"
 
         async def close() -> None:
+            try:
+                if self._refusals.any:
+                    await self._write_refusals()
+            finally:
+                await give_up()
+
+        async def give_up() -> None:
             try:
                 await self._state.close()
             finally:
@@ -398,6 +411,7 @@ class Engine(Client):
                 life.scope.cancel()
         while self._running != "stopped":
             await self._over.wait(self._over.count)
+        self._reporting.cancel()
 
     async def _drain_unmoved(self, life: Life) -> None:
         """Drain on a clock that nobody moves: what would be reported in time is at once."""
@@ -419,6 +433,8 @@ class Engine(Client):
         if self._running != "stopped":
             self._running = "draining"
             await life.drain(limit)
+            if self._refusals.any:
+                await self._write_refusals()
 
     async def drain(self, reason: str) -> None:
         """Start nothing more, let what runs end, then stop; returns when drained.
@@ -521,6 +537,41 @@ class Engine(Client):
         life.services.fires_changed.notify()
         return stored
 
+    async def _find_route(self, name: str) -> Route | BrokenRoute | None:
+        life = self._life
+        if life is None:
+            return await super()._find_route(name)
+        found = life.services.find_route(name)
+        now = self._clock.monotonic()
+        if found is None and self._running == "running" and now - self._reloaded >= _RELOADED:
+            # Its file may have been written a moment ago; senders decide how often this is asked.
+            self._reloaded = now
+            try:
+                await life.upkeep.reload()
+            except StoreError as error:
+                life.services.trouble(error)
+            found = life.services.find_route(name)
+        return found
+
+    def _obstacle(self) -> Problem | None:
+        if self._standing_by:
+            return None
+        if self._life is None or self._running == "stopped":
+            return self._stopped("the engine has stopped").problem
+        services = self._life.services
+        return _draining("takes no event") if services.draining else services.faults.get("store")
+
+    def _put_failed(self, error: DrumbeatError) -> None:
+        super()._put_failed(error)
+        if self._life is not None and isinstance(error, StoreError):
+            self._life.services.trouble(error)
+
+    async def _report_refusals(self) -> None:
+        with self._reporting:
+            while True:
+                await self._refusals.pause()
+                await self._write_refusals()
+
     async def _require(self, slug: str) -> None:
         if self._standing_by:
             return await super()._require(slug)
@@ -591,13 +642,9 @@ class Engine(Client):
                 )
             )
         if life.services.draining:
-            raise EngineBusy(
-                Problem(
-                    code="engine-draining",
-                    message=f"the engine is draining and does not start {slug}",
-                    remedy="ask again after the next start, or use fire(), which keeps",
-                )
-            )
+            problem = _draining(f"does not start {slug}")
+            remedy = "ask again after the next start, or use fire(), which keeps"
+            raise EngineBusy(attrs.evolve(problem, remedy=remedy))
         await self._require(slug)
         fire = self._manual(slug, after=timedelta(0), slot=None, payload=None)
         waiter = life.dispatcher.waiters.add(fire.id)
@@ -689,13 +736,7 @@ class Engine(Client):
             raise ValueError(msg)
         life = self._working()
         if life.services.draining:
-            raise EngineBusy(
-                Problem(
-                    code="engine-draining",
-                    message="the engine is draining and takes no reply",
-                    remedy="ask again after the next start",
-                )
-            )
+            raise EngineBusy(_draining("takes no reply"))
         return await life.replies.reply(target, text, profile, wait=wait)
 
     async def reload(self) -> Workspace:
@@ -811,6 +852,14 @@ class Engine(Client):
             faults=tuple(faults),
             zones={kind: (name, source) for kind, (_, name, source) in services.zones.items()},
         )
+
+
+def _draining(what: str) -> Problem:
+    return Problem(
+        code="engine-draining",
+        message=f"the engine is draining and {what}",
+        remedy="ask again after the next start",
+    )
 
 
 def _not_run(fire: Fire) -> NotRun:

@@ -74,7 +74,7 @@ async def test_a_job_that_nothing_starts_waits_for_a_person(host: Any) -> None:
 
 
 async def test_a_job_that_asks_for_a_door_is_listed_as_broken_and_stops_nobody(host: Any) -> None:
-    job(host, "door", webhook="door")
+    job(host, "door", inbox="imap:a@example.org", allowFrom="'@example.org'")
     job(host, "clone", repo="https://example.org/a.git", cron='"0 * * * *"')
     job(host)
     async with host.engine() as engine:
@@ -87,7 +87,7 @@ async def test_a_job_that_asks_for_a_door_is_listed_as_broken_and_stops_nobody(h
         refused = await engine.run("door")
         assert await drive(engine, until=host.clock.now() + 3 * HOUR) == []
     assert (refused.state, refused.failure.code) == ("aborted", "automation-broken")
-    assert "take `webhook` out" in refused.failure.remedy
+    assert "take `inbox`, `allowFrom` out" in refused.failure.remedy
 
 
 async def test_one_slug_in_both_folders_runs_neither(host: Any) -> None:

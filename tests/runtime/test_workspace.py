@@ -191,12 +191,10 @@ async def test_a_job_that_asks_for_what_nothing_serves_does_not_load_and_says_so
     problems = workspace.problems[Path("jobs/all.md")]
     assert [(problem.code, problem.line, problem.column) for problem in problems] == [
         ("repo-unserved", 3, 1),
-        ("trigger-unserved", 4, 1),
         ("trigger-unserved", 6, 1),
     ]
     remedies = [problem.remedy for problem in problems]
-    assert remedies[1] == "take `webhook`, `auth` out; run the job by `cron` or by hand"
-    assert "`inbox`, `allowFrom`" in remedies[2]
+    assert remedies[1] == "take `inbox`, `allowFrom` out; run the job by `cron` or by hand"
     assert all(problem.path == Path("jobs/all.md") for problem in problems)
     assert (slugs(workspace), cache.last_good) == ([], {})
     with pytest.raises(AutomationError) as caught:
@@ -208,7 +206,7 @@ async def test_a_job_that_begins_to_ask_for_it_keeps_its_last_good_version(root:
     cache = WorkspaceCache(root)
     put_job(root, "digest.md", "cron: '0 7 * * *'")
     await cache.reload()
-    put_job(root, "digest.md", "cron: '0 7 * * *'\nwebhook: here")
+    put_job(root, "digest.md", "cron: '0 7 * * *'\nrepo: https://example.org/a.git")
     change = await cache.reload()
     assert change.broken == (Path("jobs/digest.md"),)
     assert len(cache.last_good["digest"].triggers) == 1
@@ -236,10 +234,36 @@ async def test_two_jobs_with_one_route_are_both_told(root: Path) -> None:
     put_job(root, "c.md", "webhook: window")
     workspace = await load_workspace(root)
     assert codes(workspace) == {
-        "jobs/a.md": ["trigger-unserved", "route-clash"],
-        "jobs/b.md": ["trigger-unserved", "route-clash"],
-        "jobs/c.md": ["trigger-unserved"],
+        "jobs/a.md": ["route-clash"],
+        "jobs/b.md": ["route-clash"],
     }
+
+
+async def test_who_shares_a_route_is_not_read_for_a_run_either(root: Path) -> None:
+    """As the last look at the folder found it, and until the other file is another or gone."""
+    put_job(root, "a.md", "webhook: door")
+    put_job(root, "b.md", "webhook: Door")
+    cache = WorkspaceCache(root)
+    await cache.reload()
+    for slug in ("a", "b"):
+        with pytest.raises(AutomationError) as caught:
+            await cache.read(slug)
+        assert [problem.code for problem in caught.value.problems] == ["route-clash"]
+    (root / "jobs" / "b.md").unlink()
+    await cache.reload()
+    assert (await cache.read("a")).slug == "a"
+
+
+async def test_a_broken_job_says_its_route_all_the_same(root: Path) -> None:
+    """So that nobody who sends to it is told that there is none."""
+    put_job(root, "half.md", "webhook: 'Door'\nfilter: 'a==1")
+    put_job(root, "well.md", "webhook: window")
+    cache = WorkspaceCache(root)
+    await cache.reload()
+    assert cache.said_routes == {"half": "Door"}
+    put_job(root, "half.md", "webhook: door")
+    await cache.reload()
+    assert cache.said_routes == {}
 
 
 async def test_an_inbox_is_checked_against_the_systems_of_the_host(root: Path) -> None:

@@ -496,6 +496,19 @@ class Refused:
     status: int
 
 
+@attrs.frozen(kw_only=True)
+class Answer:
+    """What the sender of a webhook is told: `status`, `headers` and `body` go back as they are.
+
+    `fire` is what the event became; a delivery that came before has the earlier one.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    fire: Fire | None = None
+
+
 # ---- the store's own
 
 

@@ -13,6 +13,7 @@ import attrs
 from drumbeat.core.identity import run_id
 from drumbeat.core.model import Automation, Env, Event, Fire, Json, Kind, Mark, Pack, Workspace
 from drumbeat.core.redaction import Redactor
+from drumbeat.core.routes import BrokenRoute, Route, find_route
 from drumbeat.core.settings import Settings
 from drumbeat.errors import Problem, StoreError
 from drumbeat.protocols import Agent, Clock, Pins, Store
@@ -93,6 +94,13 @@ class Services:
     def find(self, slug: str) -> Automation | None:
         """The automation of that slug as it loads, or as it last did when its file is broken."""
         return self.workspace.workspace.find(slug) or self.workspace.last_good.get(slug)
+
+    def find_route(self, name: str) -> Route | BrokenRoute | None:
+        """The webhook route of that name, as the workspace was last seen."""
+        known = self.workspace
+        return find_route(
+            name, workspace=known.workspace, last_good=known.last_good, said=known.said_routes
+        )
 
     def stands(self, slug: str) -> bool:
         """Whether there is a file for `slug`, broken or not."""

@@ -7,16 +7,14 @@ from drumbeat.core.nodes import MapNode
 from drumbeat.errors import Problem
 
 _UNSERVED_CODES = {
-    "webhook": "trigger-unserved",
     "inbox": "trigger-unserved",
     "repo": "repo-unserved",
 }
 _LACKS = {
-    "webhook": "no event of another system ever reaches it",
     "inbox": "no mail ever reaches it",
     "repo": "nothing is cloned for its runs",
 }
-_COMPANIONS = {"webhook": ("auth", "filter", "method"), "inbox": ("allowFrom",), "repo": ()}
+_COMPANIONS: dict[str, tuple[str, ...]] = {"inbox": ("allowFrom",), "repo": ()}
 
 
 def unserved(front_matter: MapNode, path: PurePath) -> Iterator[Problem]:
@@ -26,7 +24,7 @@ def unserved(front_matter: MapNode, path: PurePath) -> Iterator[Problem]:
     does not, for as long as no engine acts on them.
 
     Yields:
-        One problem for each `webhook` and `inbox` (`trigger-unserved`) and `repo`
+        One problem for each `inbox` (`trigger-unserved`) and `repo`
         (`repo-unserved`), located at the key, in file order.
     """
     for entry in front_matter:

@@ -9,7 +9,7 @@ What is missing is not what is gone: a file counts as removed after two reloads 
 editors and version control replace files by taking them away first; and a folder that is not there
 is an error which leaves everything as it was last known, since disks get unmounted.
 
-A job file may ask for what an engine does not serve: a webhook, an inbox, a clone. It is refused
+A job file may ask for what an engine does not serve: an inbox, a clone. It is refused
 here (`unserved.py`), and not by the contract, which knows these keys.
 """
 
@@ -29,6 +29,7 @@ from anyio import to_thread
 from drumbeat.core.automation_file import validate_automation_content
 from drumbeat.core.job_file import read_job
 from drumbeat.core.model import Automation, Workspace
+from drumbeat.core.routes import said_route
 from drumbeat.core.slug import slug_clashes, slug_problem
 from drumbeat.core.webhooks import route_clashes
 from drumbeat.errors import AutomationError, Finding, NotFound, Problem, WorkspaceError
@@ -117,6 +118,11 @@ class WorkspaceCache:
         """By slug, the last version that loaded of every file that stands there, broken or not."""
         return {file.good.slug: file.good for file in self._files.values() if file.good is not None}
 
+    @property
+    def said_routes(self) -> Mapping[str, str]:
+        """By slug, the webhook routes that broken job files seem to ask for."""
+        return {path.stem: file.said_route for path, file in self._files.items() if file.said_route}
+
     async def reload(self, *, removing: bool = True) -> WorkspaceChange:
         """Look at the folder again, in a thread; concurrent calls wait for each other.
 
@@ -148,9 +154,7 @@ class WorkspaceCache:
             NotFound: there is no such file at this moment; one that is being replaced may be back
                 a moment later.
         """
-        return await to_thread.run_sync(
-            _read, self._path, slug, _folders(self._files), self._systems
-        )
+        return await to_thread.run_sync(_read, self._path, slug, self._files, self._systems)
 
 
 # ---- one file
@@ -169,6 +173,7 @@ class _File:
     automation: Automation | None = None
     problems: tuple[Problem, ...] = ()
     good: Automation | None = None
+    said_route: str = ""
     digest: bytes = b""
     stamp: _Stamp | None = None
     settled: bool = False
@@ -206,10 +211,12 @@ def _look(
         settled = stamp is not None and stamp == known.stamp
         return attrs.evolve(known, stamp=stamp, settled=settled, missing=False)
     automation, problems = _parse(data, path, systems)
+    is_job = path.parent.name == "jobs"
     return _File(
         automation=automation,
         problems=problems,
         good=good if problems else automation,
+        said_route=said_route(data) if problems and is_job else "",
         digest=digest,
         stamp=stamp,
     )
@@ -378,10 +385,10 @@ def _change(before: Workspace, after: Workspace) -> WorkspaceChange:
 
 
 def _read(
-    root: Path, slug: str, expected: Collection[str], systems: Collection[str] | None
+    root: Path, slug: str, known: Mapping[Path, _File], systems: Collection[str] | None
 ) -> Automation:
     try:
-        listing = _listing(root, expected)
+        listing = _listing(root, _folders(known))
     except WorkspaceError as error:
         raise AutomationError(error.problems) from error
     same = [
@@ -397,8 +404,18 @@ def _read(
                 remedy="check the name: it is the file name without .md, as it stands",
             )
         )
-    # Whoever has a route is refused for that alone, so who shares it need not be read.
-    clashes = [problem for problem in slug_clashes(same) if problem.path == exact[0]]
+    # Who shares its route need not be read for it: the last look at the folder found that.
+    others = [
+        other.automation
+        for path, other in known.items()
+        if path != exact[0] and other.automation is not None and not other.missing
+    ]
+    own = () if file.automation is None else (file.automation,)
+    clashes = [
+        problem
+        for problem in (*slug_clashes(same), *route_clashes((*own, *others)))
+        if problem.path == exact[0]
+    ]
     if file.automation is None or file.problems or clashes:
         raise AutomationError((*file.problems, *clashes))
     return file.automation

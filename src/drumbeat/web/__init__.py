@@ -10,28 +10,27 @@ from drumbeat.web.automations import run_automation
 from drumbeat.web.doors import Door
 from drumbeat.web.follow_ups import schedule_follow_up
 from drumbeat.web.health import health
+from drumbeat.web.webhooks import take_webhook
 
 __all__ = ["routes"]
 
-MAX_BODY = 26_214_400
-"""25 MiB, as much as GitHub sends."""
+_MAX_BODY = 26_214_400
+"""25 MiB, as much as GitHub sends at most."""
 
 
-def routes(engine: Client, *, max_body: int = MAX_BODY) -> list[BaseRoute]:
+def routes(engine: Client, *, max_body: int = _MAX_BODY) -> list[BaseRoute]:
     """The routes of an engine's doors (spec, section 13.1).
 
-    `POST /automations/{slug}/run`, `POST /followups` and `GET /health`; what each answers is on the
-    page on webhooks. They may be made before the engine is entered: outside its `async with` they
-    answer 503.
+    `/webhooks/{name}`, `POST /automations/{slug}/run`, `POST /followups` and `GET /health`. They
+    may be made before the engine is entered: outside its `async with` they answer 503.
 
     Args:
         engine: an engine, or a client beside one of another process.
         max_body: how many bytes the body of a webhook may have; it is held in memory.
     """
     look = health(engine)
-    # for the doors that take more
-    _ = max_body
     return [
+        Route("/webhooks/{name}", Door({"*": take_webhook(engine, max_body=max_body)})),
         Route("/automations/{slug}/run", Door({"POST": run_automation(engine)})),
         Route("/followups", Door({"POST": schedule_follow_up(engine)})),
         Route("/health", Door({"GET": look, "HEAD": look})),

@@ -1,0 +1,54 @@
+"""The routes of a workspace, for who has no engine that looks at its files."""
+
+from pathlib import Path
+
+from drumbeat.core.routes import BrokenRoute, Route, find_route
+from drumbeat.protocols import Clock
+from drumbeat.runtime.clock import holding
+from drumbeat.runtime.workspace import WorkspaceCache
+
+__all__ = ["RouteBook"]
+
+_FRESH = 1.0
+"""Seconds for which what was seen is believed: senders decide how many requests come."""
+_BETWEEN = 10.0
+"""Seconds between two looks that let a file count as removed."""
+
+
+class RouteBook:
+    """Looks at the files as requests come, once a second at most; an unchanged one costs one stat.
+
+    Args:
+        workspace: the folder, absolute.
+        clock: what the seconds are measured on.
+    """
+
+    def __init__(self, workspace: Path, *, clock: Clock) -> None:
+        self._clock = clock
+        self._cache = WorkspaceCache(workspace)
+        self._looked: float | None = None
+        self._removed: float | None = None
+
+    async def find(self, name: str) -> Route | BrokenRoute | None:
+        """As `find_route`.
+
+        Raises:
+            WorkspaceError: it is unknown, and the folder cannot be read.
+        """
+        now = self._clock.monotonic()
+        error = None
+        if self._looked is None or now - self._looked >= _FRESH:
+            removing = self._removed is None or now - self._removed >= _BETWEEN
+            with holding(self._clock, "workspace look"):
+                change = await self._cache.reload(removing=removing)
+            error = change.error
+            if error is None:
+                self._looked = now
+                self._removed = now if removing else self._removed
+        cache = self._cache
+        found = find_route(
+            name, workspace=cache.workspace, last_good=cache.last_good, said=cache.said_routes
+        )
+        if found is None and error is not None:
+            raise error
+        return found

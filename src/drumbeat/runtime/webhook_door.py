@@ -1,0 +1,134 @@
+"""Takes one webhook request: what core decided about it is committed before the sender is told.
+
+Theory of operation. An event becomes a fire whose slot is the delivery's id, so the store's rule
+that (slug, cause, slot) stands once is what makes a repeated delivery the same fire: over restarts,
+over processes, and when two come at once. An answer of 202 is given after that transaction only. A
+sender that is not answered, because the process died in between, sends again and is told 200.
+
+What somebody chose not to run (the file is disabled, the automation is paused) is put in settled,
+as the dispatcher would settle it, so that it is on record and known again.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from uuid import uuid4
+
+import attrs
+
+from drumbeat.core import webhook_answers
+from drumbeat.core.explain import paused_reason
+from drumbeat.core.model import Accepted, Answer, Env, Fire, Ignored, Refused
+from drumbeat.core.routes import BrokenRoute, Route
+from drumbeat.core.webhooks import check_webhook
+from drumbeat.errors import DrumbeatError, Problem
+from drumbeat.protocols import Clock
+from drumbeat.runtime.log import log
+from drumbeat.runtime.refusals import Refusals
+
+__all__ = ["WebhookDoor"]
+
+
+@attrs.frozen(kw_only=True)
+class WebhookDoor:
+    """The door of one client or engine."""
+
+    clock: Clock
+    refusals: Refusals
+    secrets: Callable[[], Env]
+    find: Callable[[str], Awaitable[Route | BrokenRoute | None]]
+    """Finds a route; raises `DrumbeatError` when nobody can tell."""
+    obstacle: Callable[[], Problem | None]
+    """What keeps fires from being put in at present."""
+    paused: Callable[[], Awaitable[Mapping[str, str]]]
+    put: Callable[[Fire], Awaitable[Fire]]
+    failed: Callable[[DrumbeatError], None]
+    """Told why a fire could not be put in."""
+
+    async def take(
+        self, name: str, *, method: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Answer:
+        """As `Client.webhook`."""
+        try:
+            found = await self.find(name)
+        except DrumbeatError as error:
+            return webhook_answers.refused(_unavailable(error.problem.code))
+        if not isinstance(found, Route):
+            return self._turn_away(name, found)
+        trigger, automation = found.trigger, found.automation
+        decision: Accepted | Ignored | Refused
+        if body is None:
+            decision = Refused(
+                code="webhook-too-large", reason="the body is too long for this door", status=413
+            )
+        else:
+            decision = check_webhook(
+                trigger,
+                method=method,
+                headers=headers,
+                body=body,
+                secrets=self.secrets(),
+                now=self.clock.now(),
+            )
+        if isinstance(decision, Refused):
+            self.refusals.add(route=trigger.route, slug=automation.slug, code=decision.code)
+            return webhook_answers.refused(decision, trigger)
+        if isinstance(decision, Ignored):
+            return webhook_answers.ignored(decision)
+        obstacle = self.obstacle()
+        if obstacle is not None:
+            return webhook_answers.refused(_unavailable(obstacle.code))
+        try:
+            return await self._commit(found, decision)
+        except DrumbeatError as error:
+            self.failed(error)
+            return webhook_answers.refused(_unavailable(error.problem.code))
+
+    def _turn_away(self, name: str, found: BrokenRoute | None) -> Answer:
+        if found is None:
+            refusal = Refused(
+                code="webhook-route-unknown", reason="there is no such route", status=404
+            )
+            self.refusals.add(route=name, slug=None, code=refusal.code)
+        else:
+            refusal = Refused(
+                code="webhook-route-broken",
+                reason="the file of this route cannot be read at present; send it again later",
+                status=503,
+            )
+            self.refusals.add(route=name, slug=found.slug, code=refusal.code)
+        return webhook_answers.refused(refusal)
+
+    async def _commit(self, found: Route, accepted: Accepted) -> Answer:
+        automation, now = found.automation, self.clock.now()
+        fire_id = f"webhook-{uuid4()}"
+        fire = Fire(
+            id=fire_id,
+            slug=automation.slug,
+            cause="webhook",
+            slot=accepted.slot or fire_id,
+            due=now,
+            created_at=now,
+            payload=accepted.payload,
+        )
+        why, told = "", ""
+        reasons = await self.paused()
+        if not automation.enabled:
+            why = told = "disabled"
+        elif automation.slug in reasons:
+            # Why it is paused is nobody else's affair.
+            why, told = paused_reason(reasons[automation.slug]), "paused"
+        if why:
+            fire = attrs.evolve(fire, verdict="skipped", reason=why)
+        stored = await self.put(fire)
+        if stored.id != fire_id:
+            return webhook_answers.known_before(stored)
+        if why:
+            log.info("fire_skipped", slug=fire.slug, fire=fire_id, reason=why)
+            return webhook_answers.settled(stored, told)
+        log.info("webhook_accepted", slug=fire.slug, fire=fire_id, route=found.trigger.route)
+        return webhook_answers.accepted(stored)
+
+
+def _unavailable(code: str) -> Refused:
+    return Refused(
+        code=code, reason="nothing can be taken at present; send it again later", status=503
+    )

@@ -1,0 +1,43 @@
+"""Who may ask, by the secret of the doors."""
+
+from base64 import b64encode
+from datetime import UTC, datetime
+
+import pytest
+
+from drumbeat.core.callers import check_caller
+from drumbeat.core.model import Refused
+
+NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
+SECRETS = {"AGENT_API_SECRET": "correct horse"}
+
+
+def basic(pair: str) -> str:
+    return f"Basic {b64encode(pair.encode()).decode()}"
+
+
+@pytest.mark.parametrize(
+    "value", ["Bearer correct horse", "bearer correct horse", basic("any:correct horse")]
+)
+def test_the_secret_opens(value: str) -> None:
+    """As bearer, or as the password of whatever user."""
+    assert check_caller({"authorization": value}, secrets=SECRETS, now=NOW) is None
+
+
+@pytest.mark.parametrize(
+    "value", ["", "Bearer x", basic("correct horse:x"), "Basic ???", "Other x"]
+)
+def test_nothing_else_does(value: str) -> None:
+    """401, and nothing of what was sent is said again."""
+    refused = check_caller({"Authorization": value}, secrets=SECRETS, now=NOW)
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.status) == ("caller-unknown", 401)
+    assert "correct horse" not in refused.reason
+
+
+@pytest.mark.parametrize("secrets", [{}, {"AGENT_API_SECRET": "  "}])
+def test_without_a_secret_it_is_shut(secrets: dict[str, str]) -> None:
+    """An empty one opens to nobody."""
+    refused = check_caller({"Authorization": "Bearer   "}, secrets=secrets, now=NOW)
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.status) == ("caller-secret-missing", 503)

@@ -1,0 +1,111 @@
+"""Refused requests are counted: one event a minute for each kind, whatever comes."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from drumbeat import Event, Problem, StoreError
+from drumbeat.core.redaction import Redactor
+from drumbeat.runtime.refusals import Refusals
+
+pytestmark = pytest.mark.anyio
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+FULL = StoreError(Problem(code="store-full", message="there is no room", remedy="make some"))
+
+
+@pytest.fixture
+async def store(host: Any) -> Any:
+    store = host.faulty()
+    await store.open(holder=None, lease=MINUTE)
+    yield store
+    await store.close()
+
+
+async def refused(store: Any) -> list[Event]:
+    return [
+        event
+        for event in await store.events(after=0, limit=1000, wait=timedelta())
+        if event.kind == "webhook_refused"
+    ]
+
+
+async def test_a_kind_is_one_event_with_its_count(host: Any, store: Any) -> None:
+    """The route, the code, how many, and since when."""
+    refusals = Refusals(clock=host.clock)
+    since = host.clock.now().isoformat()
+    for _ in range(1000):
+        refusals.add(route="door", slug="look", code="webhook-signature")
+    refusals.add(route="door", slug="look", code="webhook-unsigned")
+    assert (refusals.any, refusals.due) == (True, False)
+    await host.clock.advance(MINUTE)
+    assert refusals.due
+    await refusals.write(store, Redactor({}))
+    assert (refusals.any, refusals.due) == (False, False)
+    await refusals.write(store, Redactor({}))
+    first, second = await refused(store)
+    assert (first.slug, first.run_id) == ("look", None)
+    assert first.data == {
+        "route": "door",
+        "code": "webhook-signature",
+        "count": 1000,
+        "since": since,
+    }
+    assert second.data["count"] == 1
+
+
+async def test_names_from_outside_are_bounded(host: Any, store: Any) -> None:
+    """Twenty are told apart; the rest, and what could be no route, are one number."""
+    refusals = Refusals(clock=host.clock)
+    code = "webhook-route-unknown"
+    for number in range(5000):
+        refusals.add(route=f"route-{number}", slug=None, code=code)
+    refusals.add(route="route-3", slug=None, code=code)
+    refusals.add(route="../../x\n" * 1000, slug=None, code=code)
+    refusals.add(route="door", slug="look", code="webhook-unsigned")
+    await refusals.write(store, Redactor({}))
+    counts = {event.data["route"]: event.data["count"] for event in await refused(store)}
+    assert len(counts) == 22
+    assert (counts["route-3"], counts["door"]) == (2, 1)
+    assert counts[None] == 5000 - 20 + 1
+
+
+async def test_a_secret_in_a_name_is_shown_nowhere(host: Any, store: Any) -> None:
+    """Somebody may have put it into the address."""
+    refusals = Refusals(clock=host.clock)
+    refusals.add(route="correct-horse", slug=None, code="webhook-route-unknown")
+    with capture_logs() as logs:
+        await refusals.write(store, Redactor({"AGENT_API_SECRET": "correct-horse"}))
+    (event,) = await refused(store)
+    assert "correct-horse" not in str((event, logs))
+
+
+async def test_what_the_store_does_not_take_is_counted_on(host: Any, store: Any) -> None:
+    """It is tried again a minute later, with what came meanwhile."""
+    refusals = Refusals(clock=host.clock)
+    since = host.clock.now().isoformat()
+    refusals.add(route="door", slug="look", code="webhook-unsigned")
+    store.faults["record"] = [FULL]
+    with capture_logs() as logs:
+        await refusals.write(store, Redactor({}))
+    assert [(line["event"], line["code"]) for line in logs] == [("refusals_not_kept", "store-full")]
+    assert not refusals.due
+    await host.clock.advance(MINUTE)
+    refusals.add(route="door", slug="look", code="webhook-unsigned")
+    assert refusals.due
+    await refusals.write(store, Redactor({}))
+    (event,) = await refused(store)
+    assert (event.data["count"], event.data["since"]) == (2, since)
+
+
+async def test_what_fails_otherwise_is_counted_on_and_said(host: Any, store: Any) -> None:
+    """A fault, or a cancellation in the middle, loses no count."""
+    refusals = Refusals(clock=host.clock)
+    refusals.add(route="door", slug="look", code="webhook-unsigned")
+    store.faults["record"] = [RuntimeError("broken")]
+    with pytest.raises(RuntimeError):
+        await refusals.write(store, Redactor({}))
+    assert refusals.any
