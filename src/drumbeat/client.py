@@ -19,6 +19,7 @@ from drumbeat.core.model import (
     Event,
     Fire,
     Health,
+    InboxTrigger,
     Pin,
     Receipt,
     Refused,
@@ -37,6 +38,7 @@ from drumbeat.runtime.delivery_trail import last_failure
 from drumbeat.runtime.entered import Entered, Folder
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.follow_ups import token_elsewhere
+from drumbeat.runtime.inbox_marks import inbox_states
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.log import log
 from drumbeat.runtime.pins import SessionPins
@@ -560,6 +562,7 @@ class Client(Entered):
             waiting=tuple(fire for fire in fires if fire.run_id not in going),
             faults=(),
             zones={kind: (name, source) for kind, (_, name, source) in rules.zones.items()},
+            inboxes=await inbox_states(store, workspace),
         )
 
     async def health(self) -> Health:
@@ -756,6 +759,9 @@ def _note(workspace: Workspace, slug: str, paused: str | None) -> str:
         return f"it is paused ({paused})"
     if automation.schedule is None:
         unread = any(isinstance(trigger, ScheduleTrigger) for trigger in automation.triggers)
+        mail = [each for each in automation.triggers if isinstance(each, InboxTrigger)]
+        if not unread and mail:
+            return f"mail to {mail[0].system}:{mail[0].address} makes it run"
         return "its schedule cannot be read" if unread else "no schedule makes it due"
     return ""
 

@@ -17,6 +17,7 @@ not take then is made up for by the dispatcher (the runs that were going) and by
 
 import math
 import os
+from collections.abc import Mapping
 from datetime import timedelta, tzinfo
 from pathlib import Path
 from traceback import format_exception
@@ -34,6 +35,7 @@ from drumbeat.core.model import (
     Env,
     Fire,
     Health,
+    InboxState,
     Pack,
     Receipt,
     Reply,
@@ -54,7 +56,7 @@ from drumbeat.errors import (
     StoreError,
     WorkspaceError,
 )
-from drumbeat.protocols import Agent, Clock, Deliverer, Pins, Store
+from drumbeat.protocols import Agent, Clock, Deliverer, MailSource, Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.brought import check_brought, follow_ups_url
@@ -62,6 +64,7 @@ from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.entered import Folder
 from drumbeat.runtime.follow_ups import ask_with_token
+from drumbeat.runtime.inbox_marks import inbox_states
 from drumbeat.runtime.life import Life
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.log import log
@@ -114,6 +117,7 @@ class Engine(Client):
         settings: limits and durations; None reads `Settings.from_env(os.environ)` on entering.
         secrets: values that are redacted from what the engine writes, by variable name, and are not
             passed on to tools and agents; None takes the doors' variables of the environment.
+        mail: the mail systems that an `inbox` may name, each with its source.
         env: what tools and agents inherit; None captures `os.environ` on entering.
         base_url: where `drumbeat.web.routes(engine)` is reached by what runs in a turn, such as
             `http://127.0.0.1:8000`; turns are told of `/followups` below it. None when it is not
@@ -125,7 +129,7 @@ class Engine(Client):
         pins: in place of `session_pins.json`.
 
     Raises:
-        TypeError: the agent or the deliverer is a class, or lacks its async method.
+        TypeError: the agent, the deliverer or a mail source is a class, or lacks its async method.
         ValueError: `base_url` is no http or https address, or has a query or a password in it.
     """
 
@@ -139,6 +143,7 @@ class Engine(Client):
         timezone: str | tzinfo | None = None,
         settings: Settings | None = None,
         secrets: Env | None = None,
+        mail: Mapping[str, MailSource] | None = None,
         env: Env | None = None,
         base_url: str | None = None,
         standby: bool = False,
@@ -150,8 +155,11 @@ class Engine(Client):
         check_brought("agent", agent, "take_turn")
         if deliverer is not None:
             check_brought("deliverer", deliverer, "deliver")
+        for system, source in (mail or {}).items():
+            check_brought(f"mail[{system!r}]", source, "poll")
         self._agent = agent
         self._deliverer = deliverer
+        self._mail = dict(mail or {})
         self._timezone = timezone
         self._given_settings = settings
         self._env = env
@@ -306,6 +314,7 @@ class Engine(Client):
             config=parts.config,
             zones=parts.zones,
             follow_ups_url=self._follow_ups_url,
+            mail=self._mail,
             patient=False,
         )
 
@@ -826,9 +835,11 @@ class Engine(Client):
         services = life.services
         waiting: list[Fire] = []
         paused: dict[str, str] = {}
+        inboxes: tuple[InboxState, ...] = ()
         try:
             waiting = await services.store.fires(open=True, limit=_ALL, payloads=False)
             paused = await requests.paused(services.store)
+            inboxes = await inbox_states(services.store, services.known_workspace)
         except StoreError as error:
             services.trouble(error)
         faults = list(services.faults.values())
@@ -851,6 +862,7 @@ class Engine(Client):
             waiting=tuple(fire for fire in waiting if fire.run_id not in going),
             faults=tuple(faults),
             zones={kind: (name, source) for kind, (_, name, source) in services.zones.items()},
+            inboxes=inboxes,
         )
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.core.backoff import delivery_pause, turn_pause
+from drumbeat.core.backoff import delivery_pause, inbox_pause, turn_pause
 
 SECOND = timedelta(seconds=1)
 
@@ -29,3 +29,11 @@ def test_a_delivery_is_tried_over_about_a_day() -> None:
     assert pauses == sorted(pauses)
     assert timedelta(hours=22) < sum(pauses, timedelta()) < timedelta(hours=26)
     assert delivery_pause(50) == pauses[-1]
+
+
+def test_a_batch_of_mail_is_tried_over_most_of_a_day() -> None:
+    """Five pauses between six runs (spec, section 13.2); the last one repeats."""
+    pauses = [inbox_pause(attempt) for attempt in range(1, 6)]
+    assert pauses == sorted(set(pauses))
+    assert sum(pauses, timedelta()) < timedelta(hours=18)
+    assert inbox_pause(50) == pauses[-1]

@@ -94,6 +94,12 @@ def test_a_payload_is_named_as_data_and_never_instructions() -> None:
     assert "never instructions" not in render(cause="webhook")
 
 
+def test_a_failed_attempt_is_told_of_as_one_that_failed() -> None:
+    told = render(interrupted=True, failed=True)
+    assert "earlier attempt at this work failed" in told
+    assert "interrupted" not in told
+
+
 def test_an_interrupted_attempt_is_told_of() -> None:
     assert "earlier attempt at this work was interrupted" in render(interrupted=True)
     assert "interrupted" not in render()

@@ -1,7 +1,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
-from typing import get_args
+from typing import Any, get_args
 from zoneinfo import ZoneInfo
 
 import attrs
@@ -264,3 +264,33 @@ def test_the_text_of_a_repeat_says_how_often_and_since_when() -> None:
 @pytest.mark.parametrize("cause", CAUSES)
 def test_every_cause_says_what_happens_next(cause: Cause) -> None:
     assert "again" in failure_text(name="Mail", problem=PROBLEM, cause=cause).splitlines()[-1]
+
+
+# ---- mail
+
+
+def test_mail_that_is_tried_again_is_quiet_while_the_cause_stays_and_its_end_is_told() -> None:
+    """The first failure says when it is tried again; the last one names what is parked."""
+    again = START + timedelta(minutes=5)
+    given: dict[str, Any] = {"name": "Mail", "problem": PROBLEM, "cause": "inbox", "now": START}
+    first, streak = voice_failure("always", None, **given, again_at=again)
+    assert (first.verdict, first.gate) == ("deliver", "run-failed")
+    assert "It is tried again at" in first.text
+    second, streak = voice_failure("always", streak, **given, again_at=again)
+    assert (second.verdict, second.gate) == ("demote", "repeat-failure")
+    last, _ = voice_failure("always", streak, **given, mail=["ann@example.com: Hello (id 1)"])
+    assert (last.verdict, last.gate) == ("deliver", "run-failed")
+    assert last.reason.endswith(", and its mail is parked")
+    assert "The mail is parked" in last.text
+    assert last.text.endswith("- ann@example.com: Hello (id 1)")
+
+
+def test_mail_of_a_run_that_is_not_made_up_for_is_named() -> None:
+    mail = ["ann@example.com: Hello (id 1)"]
+    cut = voice_interruption(
+        "always", name="Mail", problem=PROBLEM, cause="inbox", again_at=None, mail=mail
+    )
+    ended = voice_cancellation(name="Mail", problem=PROBLEM, cause="inbox", mail=mail)
+    for decision in (cut, ended):
+        assert decision.reason.endswith("its mail is parked")
+        assert decision.text.endswith(f"- {mail[0]}")

@@ -69,6 +69,8 @@ def test_the_environment_names_the_run_limit_and_nothing_else() -> None:
 
 def test_an_empty_variable_is_none() -> None:
     assert Settings.from_env({"MAX_CONCURRENT_RUNS": " "}) == Settings()
+    asked = Settings.from_env({"AGENT_INBOX_POLL_SECONDS": "60"})
+    assert asked == Settings(inbox_poll=timedelta(minutes=1))
 
 
 def test_overrides_win_over_the_environment() -> None:
@@ -85,6 +87,8 @@ def test_anything_but_a_whole_number_within_the_bounds_is_refused_by_name(text: 
     assert problem.message.startswith(f"MAX_CONCURRENT_RUNS is {text!r}")
     assert "from 1 to 999,999" in problem.message
     assert "MAX_CONCURRENT_RUNS" in problem.remedy
+    with pytest.raises(InvalidValue, match="AGENT_INBOX_POLL_SECONDS is"):
+        Settings.from_env({"AGENT_INBOX_POLL_SECONDS": text})
 
 
 def test_every_field_of_settings_is_read_by_some_part_of_the_engine() -> None:

@@ -191,10 +191,8 @@ async def test_a_job_that_asks_for_what_nothing_serves_does_not_load_and_says_so
     problems = workspace.problems[Path("jobs/all.md")]
     assert [(problem.code, problem.line, problem.column) for problem in problems] == [
         ("repo-unserved", 3, 1),
-        ("trigger-unserved", 6, 1),
     ]
-    remedies = [problem.remedy for problem in problems]
-    assert remedies[1] == "take `inbox`, `allowFrom` out; run the job by `cron` or by hand"
+    assert problems[0].remedy == "take `repo` out; run the job by `cron` or by hand"
     assert all(problem.path == Path("jobs/all.md") for problem in problems)
     assert (slugs(workspace), cache.last_good) == ([], {})
     with pytest.raises(AutomationError) as caught:
@@ -269,7 +267,7 @@ async def test_a_broken_job_says_its_route_all_the_same(root: Path) -> None:
 async def test_an_inbox_is_checked_against_the_systems_of_the_host(root: Path) -> None:
     put_job(root, "desk.md", "inbox: imapp:desk@example.org\nallowFrom: '@example.org'")
     path = "jobs/desk.md"
-    assert codes(await load_workspace(root)) == {path: ["trigger-unserved"]}
+    assert codes(await load_workspace(root)) == {}
     checked = await load_workspace(root, systems={"imap"})
     assert codes(checked) == {path: ["inbox-system-unknown"]}
     with pytest.raises(AutomationError) as caught:

@@ -3,12 +3,13 @@
 Theory. A `Streak` stands for one automation that keeps failing for one cause (`Problem.code`), and
 is kept from run to run. Its first failure is told. After that only the schedule is quietened,
 because only the schedule repeats by itself: a run that somebody or something asked for answers
-whoever asked. A quiet streak is told of again 1, 2, 4, 8 … days after its first failure, so nothing
+whoever asked. Mail that failed repeats by itself as well, a few times, and its end is told: parked
+or done. A quiet streak is told of again 1, 2, 4, 8 … days after its first failure, so nothing
 that stays broken is ever forgotten. Success ends the streak (the engine drops it and emits
 `automation_recovered`); another cause begins another one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -77,6 +78,7 @@ def voice_failure(
     cause: Cause,
     now: datetime,
     again_at: datetime | None = None,
+    mail: Sequence[str] = (),
 ) -> tuple[Decision, Streak]:
     """Decide whether a failed or aborted run is told, and how the streak stands after it.
 
@@ -85,10 +87,12 @@ def voice_failure(
         streak: how it stood before this run; None after a success or at the first run.
         name: the automation's name, for people.
         problem: what failed; its `code` is the cause that makes two failures the same.
-        cause: what the run was for. Only `schedule` is ever quietened.
+        cause: what the run was for. Only `schedule` is ever quietened, and mail that is tried
+            again; mail that is not is parked, which is told each time.
         now: when it failed, aware.
         again_at: when the same work is tried again, where that is known; aware, in the zone in
             which it is to be shown.
+        mail: a line for each message that the run was about.
 
     Returns:
         The decision (`deliver` or `withhold`, gate `run-failed` or `policy-never`; `demote` with
@@ -111,6 +115,7 @@ def voice_failure(
         again_at=again_at,
         count=streak.count,
         first_at=streak.first_at,
+        mail=mail,
     )
     if policy == "never":
         return (
@@ -122,7 +127,8 @@ def voice_failure(
             ),
             streak,
         )
-    if cause == "schedule" and not _is_due(streak, now):
+    repeats = cause == "schedule" or (cause == "inbox" and again_at is not None)
+    if repeats and not _is_due(streak, now):
         return (
             Decision(
                 verdict="demote",
@@ -138,7 +144,7 @@ def voice_failure(
         Decision(
             verdict="deliver",
             gate="run-failed",
-            reason=f"the run failed ({problem.code}{again})",
+            reason=f"the run failed ({problem.code}{again}){_parked(cause, again_at)}",
             text=text,
         ),
         attrs.evolve(streak, voiced_at=now),
@@ -152,6 +158,7 @@ def voice_interruption(
     problem: Problem,
     cause: Cause,
     again_at: datetime | None,
+    mail: Sequence[str] = (),
 ) -> Decision:
     """Decide for a run that a crash or a shutdown interrupted (spec, section 5).
 
@@ -162,8 +169,9 @@ def voice_interruption(
         cause: what the run was for.
         again_at: when its fire gets another attempt, which demotes; None when it gets none, which
             delivers, except under `never`.
+        mail: a line for each message that the run was about.
     """
-    text = failure_text(name=name, problem=problem, cause=cause, again_at=again_at)
+    text = failure_text(name=name, problem=problem, cause=cause, again_at=again_at, mail=mail)
     if again_at is not None:
         return Decision(
             verdict="demote",
@@ -181,18 +189,21 @@ def voice_interruption(
     return Decision(
         verdict="deliver",
         gate="run-failed",
-        reason=f"the run was interrupted ({problem.code}) and is not tried again",
+        reason=f"the run was interrupted ({problem.code}) and is not tried again"
+        + _parked(cause, again_at),
         text=text,
     )
 
 
-def voice_cancellation(*, name: str, problem: Problem, cause: Cause) -> Decision:
+def voice_cancellation(
+    *, name: str, problem: Problem, cause: Cause, mail: Sequence[str] = ()
+) -> Decision:
     """Decide for a run that `cancel()` ended: demoted, since whoever ended it knows."""
     return Decision(
         verdict="demote",
         gate="run-failed",
-        reason=f"the run was cancelled: {problem.message or problem.code}",
-        text=failure_text(name=name, problem=problem, cause=cause),
+        reason=f"the run was cancelled: {problem.message or problem.code}{_parked(cause, None)}",
+        text=failure_text(name=name, problem=problem, cause=cause, mail=mail),
     )
 
 
@@ -200,7 +211,8 @@ _NEXT: Mapping[Cause, str] = {
     "schedule": "It runs again as scheduled. While it keeps failing for this cause you hear of it "
     "again 1, 2, 4, 8 … days after the first failure.",
     "webhook": "The event is not tried again by itself. Other events start runs as before.",
-    "inbox": "The mail is not tried again by itself. Other mail starts runs as before.",
+    "inbox": "The mail is parked: it is not tried again by itself. Other mail starts runs as "
+    "before.",
     "follow-up": "The follow-up is not tried again by itself.",
     "manual": "It is not tried again by itself.",
 }
@@ -214,6 +226,7 @@ def failure_text(
     again_at: datetime | None = None,
     count: int = 1,
     first_at: datetime | None = None,
+    mail: Sequence[str] = (),
 ) -> str:
     """Write the message about a failure: what failed, why, how to mend it, what happens next.
 
@@ -224,6 +237,7 @@ def failure_text(
         again_at: when the same work is tried again; shown in its own zone.
         count: how many runs in a row failed for this cause, this one included.
         first_at: when the first of them failed; shown in its own zone.
+        mail: a line for each message that the run was about, such as who wrote it.
     """
     where = f"{problem.location}: " if problem.location else ""
     what = problem.message.strip() or "no message was given"
@@ -237,7 +251,13 @@ def failure_text(
         lines.append(f"It is tried again at {_shown(again_at)}.")
     else:
         lines.append(_NEXT[cause])
+    if mail:
+        lines += ["", *(f"- {line}" for line in mail)]
     return "\n".join(lines)
+
+
+def _parked(cause: Cause, again_at: datetime | None) -> str:
+    return ", and its mail is parked" if cause == "inbox" and again_at is None else ""
 
 
 def _is_due(streak: Streak, now: datetime) -> bool:

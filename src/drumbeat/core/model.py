@@ -423,6 +423,23 @@ class Event:
 
 
 @attrs.frozen(kw_only=True)
+class InboxState:
+    """How an inbox stands.
+
+    `begun`: whether mail counts by now, which it does from the first poll on. `fire` is the id of
+    the one that is out for a batch. `parked` has a line for each of the latest messages that were
+    given up.
+    """
+
+    slug: str
+    system: str
+    address: str
+    begun: bool
+    fire: str | None
+    parked: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
 class Status:
     """What an engine is doing at this moment.
 
@@ -438,6 +455,7 @@ class Status:
     waiting: tuple[Fire, ...]
     faults: tuple[Problem, ...]
     zones: Mapping[Kind, tuple[str, str]]
+    inboxes: tuple[InboxState, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -68,6 +68,12 @@ class Settings:
     """What running turns get when the engine drains, before they are cancelled."""
     reload_interval: timedelta = attrs.field(default=timedelta(seconds=10), validator=_positive)
     """How often the workspace is looked at for changes."""
+    inbox_poll: timedelta = attrs.field(default=timedelta(minutes=5), validator=_positive)
+    """How often each inbox is asked for mail."""
+    inbox_timeout: timedelta = attrs.field(default=timedelta(seconds=60), validator=_positive)
+    """The bound on one poll of an inbox."""
+    inbox_attempts: int = attrs.field(default=6, validator=_count)
+    """How many runs one batch of mail gets, the first included, before it is parked."""
     keep_artifacts: timedelta = attrs.field(default=30 * _DAY, validator=_positive)
     """How long the folder of a run is kept."""
     keep_work: timedelta = attrs.field(default=_DAY, validator=_positive)
@@ -101,23 +107,34 @@ class Settings:
 
     @classmethod
     def from_env(cls, env: Env, /, **overrides: Any) -> Self:
-        """Read `MAX_CONCURRENT_RUNS`, where it is set and not blank; `overrides` win.
+        """Read `MAX_CONCURRENT_RUNS` and `AGENT_INBOX_POLL_SECONDS`, where set and not blank.
 
         Raises:
-            InvalidValue: the variable is not a whole number from 1 to 999,999.
-            ValueError: an override is outside its bounds.
+            InvalidValue: a variable is not a whole number from 1 to 999,999.
+            ValueError: an override, which wins over its variable, is outside its bounds.
         """
         values: dict[str, Any] = {}
-        text = env.get("MAX_CONCURRENT_RUNS", "").strip()
-        if text:
-            if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text) > 0):
-                raise InvalidValue(
-                    Problem(
-                        code="setting-invalid",
-                        message=f"MAX_CONCURRENT_RUNS is {quoted(text)}, which is not a whole "
-                        "number from 1 to 999,999",
-                        remedy="set MAX_CONCURRENT_RUNS to a number such as 3, or unset it",
-                    )
-                )
-            values["max_concurrent_runs"] = int(text)
+        text = env.get("MAX_CONCURRENT_RUNS", "")
+        runs = _whole_number("MAX_CONCURRENT_RUNS", text, such_as=3)
+        if runs is not None:
+            values["max_concurrent_runs"] = runs
+        text = env.get("AGENT_INBOX_POLL_SECONDS", "")
+        seconds = _whole_number("AGENT_INBOX_POLL_SECONDS", text, such_as=300)
+        if seconds is not None:
+            values["inbox_poll"] = timedelta(seconds=seconds)
         return cls(**(values | overrides))
+
+
+def _whole_number(name: str, text: str, *, such_as: int) -> int | None:
+    text = text.strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 6 and int(text) > 0:
+        return int(text)
+    raise InvalidValue(
+        Problem(
+            code="setting-invalid",
+            message=f"{name} is {quoted(text)}, which is not a whole number from 1 to 999,999",
+            remedy=f"set {name} to a number such as {such_as}, or unset it",
+        )
+    )

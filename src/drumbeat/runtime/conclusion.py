@@ -5,6 +5,7 @@ from typing import Literal
 
 import attrs
 
+from drumbeat.core.attempts import next_attempt
 from drumbeat.core.failures import (
     Streak,
     voice_cancellation,
@@ -14,7 +15,6 @@ from drumbeat.core.failures import (
 from drumbeat.core.identity import intent_id
 from drumbeat.core.model import (
     Automation,
-    Cause,
     Claim,
     Decision,
     DeliveryIntent,
@@ -26,6 +26,7 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.notify import evaluate_judgment_failed, evaluate_notify
 from drumbeat.errors import ClaimLost, Problem
+from drumbeat.runtime.inbox_marks import after_run, lines_of
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import CANCEL, cancelled, request_of
@@ -42,7 +43,6 @@ _INTERRUPTED = Problem(
     message="the engine stopped, or was killed, in the middle of the run",
     remedy="look at what stopped the host at that time; what the run had done stays done",
 )
-_AGAIN = ("webhook", "inbox", "follow-up")
 
 
 @attrs.frozen(kw_only=True)
@@ -77,12 +77,6 @@ def unfinished(claim: Claim, fire: Fire, *, at: datetime) -> RunRecord:
     )
 
 
-def wants_another_attempt(fire: Fire) -> bool:
-    """Whether an interrupted fire is tried once more (spec, section 5)."""
-    lasting = fire.cause in _AGAIN or (fire.cause == "manual" and fire.slot != fire.id)
-    return lasting and fire.attempt < 2
-
-
 def health_key(slug: str) -> str:
     """The mark that keeps an automation's last finish and its streak of failures."""
     return f"health:{slug}"
@@ -114,16 +108,21 @@ async def conclude(  # noqa: PLR0917  a run is these six things
         nonlocal finished, ending
         if ending.state == "interrupted":
             ending = await _as_asked(services, record, ending)
+        if ending.state != "succeeded" and ending.problem is None:
+            ending = attrs.evolve(ending, problem=_INTERRUPTED)
         found = [mark for mark in await services.store.marks(key) if mark.key == key]
         mark = found[0] if found else Mark(key=key, value={"finished": None, "streak": None})
         before = mark.value["streak"]
         streak = None if before is None else Streak.from_json(before)
-        again = ending.state == "interrupted" and wants_another_attempt(fire)
-        # Due as it was, so that it keeps its place among the others (spec, section 5).
-        again_at = fire.due if again else None
-        final, decision, after = _decide(
-            services, automation, ending, streak, cause=fire.cause, now=now, again=again
+        final, judged = _judged(services, automation.notify, ending)
+        again_at = next_attempt(
+            fire, final.state, now=now, inbox_attempts=services.settings.inbox_attempts
         )
+        decision, after = judged, None
+        if decision is None:
+            decision, after = _voiced(
+                services, automation, final, streak, fire=fire, now=now, again_at=again_at
+            )
         if decision.text not in texts:  # a store in trouble asks for it again
             texts[decision.text] = await _capped(journal, decision.text)
         intent = DeliveryIntent(
@@ -153,12 +152,15 @@ async def conclude(  # noqa: PLR0917  a run is these six things
             "streak": None if after is None else after.to_json(),
         }
         kept = tuple(journal.kept)
+        again = again_at is not None
         events = _events(services, run, fire, again=again, recovered=before is not None)
+        lines = [services.redactor.text(line) for line in lines_of(fire)]
+        mail = await after_run(services.store, fire, final.state, again=again, lines=lines)
         await services.store.finish(
             claim,
             run,
             again_at=again_at,
-            marks=(attrs.evolve(mark, value=value),),
+            marks=(attrs.evolve(mark, value=value), *mail),
             events=(*kept, *events),
         )
         journal.taken(kept)
@@ -191,47 +193,61 @@ async def _tell(journal: Journal, run: RunRecord) -> None:
     services.fires_changed.notify()
     services.intents_changed.notify()
     services.conversations_freed.notify()
+    services.mail_settled.notify()
     services.state_changed.notify()
 
 
-def _decide(
+def _judged(services: Services, policy: str, ending: Ending) -> tuple[Ending, Decision | None]:
+    """How the run ended after all, and what is decided over its reply if it succeeded."""
+    if ending.state != "succeeded":
+        return ending, None
+    final = services.redactor.text(ending.final)
+    if ending.judgment_failure is not None:
+        decision = evaluate_judgment_failed(policy, final, ending.judgment_failure)
+    elif ending.judgment is None:
+        decision = evaluate_notify(policy, final)
+    else:
+        judgment = services.redactor.text(ending.judgment)
+        decision = evaluate_notify(policy, final, judgment=judgment)
+    if decision.gate == "final-reply-empty":
+        return Ending(state="failed", problem=_EMPTY), None
+    return ending, decision
+
+
+def _voiced(
     services: Services,
     automation: Automation,
     ending: Ending,
     streak: Streak | None,
     *,
-    cause: Cause,
+    fire: Fire,
     now: datetime,
-    again: bool,
-) -> tuple[Ending, Decision, Streak | None]:
-    policy, name = automation.notify, automation.name
-    if ending.state == "succeeded":
-        decision = _judged(services, policy, ending)
-        if decision.gate != "final-reply-empty":
-            return ending, decision, None
-        ending = Ending(state="failed", problem=_EMPTY)
-    problem = ending.problem or _INTERRUPTED
+    again_at: datetime | None,
+) -> tuple[Decision, Streak | None]:
+    """Who hears of a run that did not succeed, and the streak of failures after it."""
+    policy, name, cause, problem = automation.notify, automation.name, fire.cause, ending.problem
+    assert problem is not None, "what did not succeed has a reason"
+    shown = None
+    if again_at is not None:
+        shown = max(again_at, now).astimezone(services.zone(automation.kind))
+    mail = lines_of(fire) if again_at is None else []
     if ending.state == "interrupted":
-        shown = now.astimezone(services.zone(automation.kind)) if again else None
         decision = voice_interruption(
-            policy, name=name, problem=problem, cause=cause, again_at=shown
+            policy, name=name, problem=problem, cause=cause, again_at=shown, mail=mail
         )
-        return attrs.evolve(ending, problem=problem), decision, streak
+        return decision, streak
     if ending.state == "cancelled":
-        return ending, voice_cancellation(name=name, problem=problem, cause=cause), streak
-    decision, after = voice_failure(
-        policy, streak, name=name, problem=problem, cause=cause, now=now
+        return voice_cancellation(name=name, problem=problem, cause=cause, mail=mail), streak
+    return voice_failure(
+        policy,
+        streak,
+        name=name,
+        problem=problem,
+        cause=cause,
+        now=now,
+        again_at=shown,
+        mail=mail,
     )
-    return ending, decision, after
-
-
-def _judged(services: Services, policy: str, ending: Ending) -> Decision:
-    final = services.redactor.text(ending.final)
-    if ending.judgment_failure is not None:
-        return evaluate_judgment_failed(policy, final, ending.judgment_failure)
-    if ending.judgment is None:
-        return evaluate_notify(policy, final)
-    return evaluate_notify(policy, final, judgment=services.redactor.text(ending.judgment))
 
 
 def _redacted(services: Services, problem: Problem | None) -> Problem | None:
@@ -300,8 +316,16 @@ def _events(
             reason=intent.reason,
         )
     )
-    if not again:
-        events.append(services.event("fire_settled", at, slug, run_id, fire=fire.id, verdict="ran"))
+    if again:
+        return events
+    if fire.cause == "inbox" and run.state != "succeeded":
+        lines = [services.redactor.text(line) for line in lines_of(fire)]
+        events.append(
+            services.event(
+                "mail_parked", at, slug, run_id, fire=fire.id, state=run.state, messages=lines
+            )
+        )
+    events.append(services.event("fire_settled", at, slug, run_id, fire=fire.id, verdict="ran"))
     return events
 
 

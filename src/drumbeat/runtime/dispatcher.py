@@ -20,10 +20,12 @@ import anyio
 import anyio.abc
 import attrs
 
+from drumbeat.core.attempts import next_attempt
 from drumbeat.core.explain import paused_reason
 from drumbeat.core.model import Claim, Fire, RunRecord
 from drumbeat.errors import ClaimLost, StoreError
-from drumbeat.runtime.conclusion import Ending, wants_another_attempt
+from drumbeat.runtime.conclusion import Ending
+from drumbeat.runtime.inbox_marks import after_skip
 from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import paused
 from drumbeat.runtime.run import Disabled, Run, Unrecorded, Vanished
@@ -32,6 +34,7 @@ from drumbeat.runtime.settlement import Settlement, unknown
 from drumbeat.runtime.waiters import Waiters
 
 _PAGE = 10_000
+_REMOVED = "removed"
 _REMOVED_AFTER = 2
 """A file is gone after so many reloads in a row without it (spec, section 5)."""
 
@@ -220,7 +223,13 @@ class Dispatcher:
 
     def _ended(self, record: RunRecord) -> None:
         self.finished(record.slug, record.finished_at or record.started_at)
-        if record.state != "interrupted" or not wants_another_attempt(record.fire):
+        again = next_attempt(
+            record.fire,
+            record.state,
+            now=record.finished_at or record.started_at,
+            inbox_attempts=self.services.settings.inbox_attempts,
+        )
+        if again is None:
             self.waiters.tell(record.fire.id, run=record)
 
     # ---- claims that end without a run
@@ -240,7 +249,10 @@ class Dispatcher:
         )
 
         async def write() -> None:
-            await services.store.record(claim=claim, settled=(settled,), events=(event,))
+            mail = await after_skip(services.store, fire, removed=reason == _REMOVED)
+            await services.store.record(
+                claim=claim, settled=(settled,), marks=mail, events=(event,)
+            )
 
         if claim is None:
             await write()
@@ -248,6 +260,7 @@ class Dispatcher:
             return
         log.info("fire_skipped", slug=fire.slug, fire=fire.id, reason=reason)
         self.finished(fire.slug, now)
+        services.mail_settled.notify()
         self.waiters.tell(fire.id, fire=settled)
 
     async def _end(self, claim: Claim, write: Callable[[], Awaitable[None]]) -> bool:
@@ -290,7 +303,7 @@ class Dispatcher:
         pending = await self.services.store.fires(slug=slug, open=True, limit=_PAGE, payloads=False)
         for fire in pending:
             if fire.run_id not in self.going:
-                await self._skip(fire, "removed")
+                await self._skip(fire, _REMOVED)
         if not self.busy(slug) and len(pending) < _PAGE:
             del self._absent[slug]
 

@@ -14,6 +14,7 @@ from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.deliveries import Deliveries
 from drumbeat.runtime.desk import Desk
 from drumbeat.runtime.dispatcher import Dispatcher
+from drumbeat.runtime.inbox import Inboxes
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.replies import Replies
 from drumbeat.runtime.retention import Retention
@@ -34,6 +35,7 @@ class Life:
     replies: Replies
     upkeep: Upkeep
     desk: Desk
+    inboxes: Inboxes
     retention: Retention
     deliveries: Deliveries | None
     lock: EngineLock
@@ -57,6 +59,7 @@ class Life:
         )
         agenda = Agenda(services=services, scheduler=scheduler, is_going=dispatcher.busy)
         replies = Replies(services=services)
+        inboxes = Inboxes(services=services)
         rules = Rules(zones=services.zones, catch_up=settings.catch_up)
         return cls(
             services=services,
@@ -68,8 +71,10 @@ class Life:
                 agenda=agenda,
                 dispatcher=dispatcher,
                 replies=replies,
+                inboxes=inboxes,
                 rules=rules,
             ),
+            inboxes=inboxes,
             desk=Desk(services=services, dispatcher=dispatcher),
             retention=Retention(services=services),
             deliveries=(
@@ -87,7 +92,7 @@ class Life:
     def quiet(self) -> bool:
         """Whether nothing is due, running or deliverable at this instant."""
         idle = self.agenda.idle(self.services.clock.now()) and self.dispatcher.idle
-        idle = idle and self.desk.idle
+        idle = idle and self.desk.idle and self.inboxes.idle
         return idle and (self.deliveries is None or self.deliveries.idle)
 
     async def make_ready(self) -> None:
@@ -103,6 +108,7 @@ class Life:
             await self.dispatcher.settlement.carry_on()
             await self.upkeep.publish()
             await self.agenda.sync(services.workspace.workspace)
+            await self.inboxes.sync(services.workspace.workspace)
         except StoreError as error:
             services.trouble(error)
         services.patient = True
@@ -130,6 +136,7 @@ class Life:
             self.upkeep.keep_reloading,
             self.upkeep.keep_renewing,
             self.desk.run,
+            self.inboxes.run,
             self.retention.run,
             self._keep_lock,
         ]

@@ -13,6 +13,7 @@ from drumbeat.errors import AutomationError, NotFound, Problem
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside
 from drumbeat.runtime.follow_ups import RunFollowUps
+from drumbeat.runtime.inbox_marks import last_state
 from drumbeat.runtime.inject import run_inject
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.requirements import check_requirements
@@ -251,6 +252,7 @@ class Preparation:
             cause=fire.cause,
             payload=await self._payload(),
             interrupted=fire.attempt > 1,
+            failed=await last_state(services.store, fire) in ("failed", "aborted"),
             folded=fire.folded_slots,
             late=max(timedelta(0), record.started_at - fire.due),
             requirements=requirements,

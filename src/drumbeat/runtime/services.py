@@ -16,7 +16,7 @@ from drumbeat.core.redaction import Redactor
 from drumbeat.core.routes import BrokenRoute, Route, find_route
 from drumbeat.core.settings import Settings
 from drumbeat.errors import Problem, StoreError
-from drumbeat.protocols import Agent, Clock, Pins, Store
+from drumbeat.protocols import Agent, Clock, MailSource, Pins, Store
 from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.log import log
@@ -49,6 +49,8 @@ class Services:
     packs: tuple[Pack, ...]
     config: ConfigFiles
     zones: Mapping[Kind, tuple[tzinfo, str, str]]
+    mail: Mapping[str, MailSource] = attrs.field(factory=dict[str, MailSource])
+    """The mail systems, by the name that inboxes give them."""
     state_changed: Signal = attrs.field(factory=Signal)
     """Something ended or began: whoever waits for the engine to settle looks again."""
     fires_changed: Signal = attrs.field(factory=Signal)
@@ -59,6 +61,8 @@ class Services:
     """Somebody in this process asked for something (`requests.py`)."""
     conversations_freed: Signal = attrs.field(factory=Signal)
     """A conversation was given back."""
+    mail_settled: Signal = attrs.field(factory=Signal)
+    """A fire ended, which may have been out for mail."""
     pinning: anyio.Lock = attrs.field(factory=anyio.Lock)
     """Taken to clear a pin, and to change one that must not have been cleared meanwhile."""
     follow_ups_url: str | None = None

@@ -16,8 +16,10 @@ middle loses none of them. A crash in the middle leaves claims, as the first one
 
 import attrs
 
+from drumbeat.core.attempts import next_attempt
 from drumbeat.core.model import Automation, Claim, Fire, RunRecord
-from drumbeat.runtime.conclusion import Ending, conclude, unfinished, wants_another_attempt
+from drumbeat.runtime.conclusion import Ending, conclude, unfinished
+from drumbeat.runtime.inbox_marks import after_run
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
@@ -76,13 +78,17 @@ class Settlement:
     async def _close(self, claim: Claim, fire: Fire, run: RunRecord) -> None:
         """Let the fire of a run that is finished end as it has to."""
         services, now = self.services, self.services.clock.now()
-        if run.state == "interrupted" and wants_another_attempt(fire):
-            await services.store.finish(claim, run, again_at=fire.due)
+        again_at = next_attempt(
+            fire, run.state, now=now, inbox_attempts=services.settings.inbox_attempts
+        )
+        mail = await after_run(services.store, fire, run.state, again=again_at is not None)
+        if again_at is not None:
+            await services.store.finish(claim, run, again_at=again_at, marks=mail)
             return
         event = services.event(
             "fire_settled", now, claim.slug, claim.run_id, fire=fire.id, verdict="ran"
         )
-        await services.store.finish(claim, run, events=(event,))
+        await services.store.finish(claim, run, marks=mail, events=(event,))
 
 
 def unknown(slug: str) -> Automation:

@@ -6,36 +6,22 @@ from pathlib import PurePath
 from drumbeat.core.nodes import MapNode
 from drumbeat.errors import Problem
 
-_UNSERVED_CODES = {
-    "inbox": "trigger-unserved",
-    "repo": "repo-unserved",
-}
-_LACKS = {
-    "inbox": "no mail ever reaches it",
-    "repo": "nothing is cloned for its runs",
-}
-_COMPANIONS: dict[str, tuple[str, ...]] = {"inbox": ("allowFrom",), "repo": ()}
-
 
 def unserved(front_matter: MapNode, path: PurePath) -> Iterator[Problem]:
-    """The keys of a job that keeps the contract and would load only to wait for ever.
+    """The keys of a job that keeps the contract and would not do what it says.
 
     The contract knows these keys, so `validate_job_content` and the linter accept them. A loader
     does not, for as long as no engine acts on them.
 
     Yields:
-        One problem for each `inbox` (`trigger-unserved`) and `repo`
-        (`repo-unserved`), located at the key, in file order.
+        One problem for a `repo` (`repo-unserved`), located at the key.
     """
-    for entry in front_matter:
-        if entry.name not in _UNSERVED_CODES:
-            continue
-        beside = [name for name in _COMPANIONS[entry.name] if front_matter.find(name) is not None]
-        keys = ", ".join(f"`{name}`" for name in (entry.name, *beside))
+    entry = front_matter.find("repo")
+    if entry is not None:
         yield Problem(
-            code=_UNSERVED_CODES[entry.name],
-            message=f"`{entry.name}` is not served by this release: {_LACKS[entry.name]}",
-            remedy=f"take {keys} out; run the job by `cron` or by hand",
+            code="repo-unserved",
+            message="`repo` is not served by this release: nothing is cloned for its runs",
+            remedy="take `repo` out; run the job by `cron` or by hand",
             path=path,
             line=entry.key.line,
             column=entry.key.column,

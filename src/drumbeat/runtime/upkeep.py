@@ -12,6 +12,7 @@ from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.clock import holding, nap
 from drumbeat.runtime.conclusion import Ending
 from drumbeat.runtime.dispatcher import Dispatcher
+from drumbeat.runtime.inbox import Inboxes
 from drumbeat.runtime.log import log
 from drumbeat.runtime.packs import reload_packs
 from drumbeat.runtime.replies import Replies
@@ -44,6 +45,7 @@ class Upkeep:
     agenda: Agenda
     dispatcher: Dispatcher
     replies: Replies
+    inboxes: Inboxes
     rules: Rules
     """What clients have to know; left in the store as soon as it takes them."""
     _published: bool = False
@@ -126,6 +128,7 @@ class Upkeep:
                 log_broken(path, services.workspace.workspace.problems[path])
             self.dispatcher.removed(change.removed)
             await self.agenda.sync(services.workspace.workspace)
+            await self.inboxes.sync(services.workspace.workspace)
             await self.dispatcher.workspace_reloaded(removing=removing)
             await self._record_broken()
             return None

@@ -6,6 +6,7 @@ from drumbeat.testing._clock import ManualClock
 from drumbeat.testing._deliverers import RecordingDeliverer
 from drumbeat.testing._drive import drive
 from drumbeat.testing._examples import example_intent, example_turn
+from drumbeat.testing._mailbox import ScriptedMailbox
 from drumbeat.testing._store import check_store
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Said",
     "Scripted",
     "ScriptedAgent",
+    "ScriptedMailbox",
     "check_agent",
     "check_deliverer",
     "check_mail_source",

@@ -1,0 +1,421 @@
+"""Asks each inbox for mail, and turns what passes the sender rules into fires.
+
+Theory of operation. Each inbox has a task of its own, so one whose server hangs holds up no other.
+What is remembered of it is one mark (`core/inbox.py`), read afresh before each poll: while it names
+a fire, that fire is out for a batch and nothing is asked. A poll writes once: the fire with the
+mark that names it and the events of what was dropped, or the mark behind a batch of drops. Nothing
+that a poll brought is kept in memory, so whatever fails or dies, the same mail is asked for again.
+
+An inbox of a file that is disabled, or paused, is polled all the same: the dispatcher skips its
+fires, so there is a record of what nobody saw. That of a broken file is not polled until the file
+loads again, and its mail waits in the mailbox.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import anyio.abc
+import attrs
+
+from drumbeat.core.inbox import (
+    Batch,
+    Standing,
+    batch_fault,
+    inbox_key,
+    message_digest,
+    shortened,
+    trigger_payload,
+)
+from drumbeat.core.model import (
+    Event,
+    Fire,
+    InboxTrigger,
+    MailBatch,
+    MailMessage,
+    Mark,
+    Workspace,
+)
+from drumbeat.core.senders import MailDecision, decide_mail
+from drumbeat.errors import ClaimLost, Problem, StoreError
+from drumbeat.runtime.answers import only, said
+from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, is_interrupt
+from drumbeat.runtime.inbox_marks import moved, read_standing
+from drumbeat.runtime.log import log
+from drumbeat.runtime.services import Services
+
+_REASON_LIMIT = 500
+_SHOWN = 200
+"""So much of a sender, a subject or an id stands in an event."""
+_ALL = 1_000_000
+
+
+@attrs.define(kw_only=True)
+class _Box:
+    """One inbox of one file."""
+
+    slug: str
+    trigger: InboxTrigger
+    enabled: bool
+    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+
+    @property
+    def key(self) -> str:
+        return inbox_key(self.slug, self.trigger)
+
+    @property
+    def fault(self) -> str:
+        """Where its fault stands among those of the engine."""
+        return f"inbox:{self.slug}"
+
+    @property
+    def shown(self) -> str:
+        return f"{self.trigger.system}:{self.trigger.address}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"system": self.trigger.system, "address": self.trigger.address}
+
+
+@attrs.define(kw_only=True)
+class _Sorted:
+    """What a batch comes to."""
+
+    passing: list[tuple[MailMessage, MailDecision]] = attrs.field(factory=list)
+    dropped: list[Event] = attrs.field(factory=list)
+    told: list[str] = attrs.field(factory=list)
+    handled: list[str] = attrs.field(factory=list)
+
+
+@attrs.define(kw_only=True)
+class Inboxes:
+    """The inboxes of one engine."""
+
+    services: Services
+    _boxes: dict[str, _Box] = attrs.field(factory=dict)
+    """By slug, those that are polled."""
+    _refused: dict[str, str] = attrs.field(factory=dict)
+    """By slug, the inbox for which there is an event that nothing serves it."""
+    _failing: dict[str, str] = attrs.field(factory=dict)
+    """By slug, the kind of failure for which there is an event."""
+    _polled: dict[str, float] = attrs.field(factory=dict)
+    """By key, when it was last polled, so that an edit of its file makes no extra poll."""
+    _going: dict[str, anyio.Lock] = attrs.field(factory=dict)
+    """By key: an inbox is never polled twice at once, also when its file comes and goes."""
+    _writing: int = 0
+    _group: anyio.abc.TaskGroup | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing that a poll brought is about to be written."""
+        return not self._writing
+
+    # ---- following the files
+
+    async def sync(self, workspace: Workspace) -> None:
+        """Follow the files: which inboxes there are, and which of them nothing serves.
+
+        Raises:
+            StoreError: an event could not be written; the next call does what is left.
+        """
+        declared = {
+            automation.slug: _Box(slug=automation.slug, trigger=trigger, enabled=automation.enabled)
+            for automation in workspace.automations
+            for trigger in automation.triggers
+            if isinstance(trigger, InboxTrigger)
+        }
+        served = {slug: box for slug, box in declared.items() if self._serves(box)}
+        for slug, box in list(self._boxes.items()):
+            if slug not in served or served[slug].key != box.key:
+                self._leave(box)
+        for slug, box in served.items():
+            if slug in self._boxes:
+                self._boxes[slug].trigger = box.trigger
+                self._boxes[slug].enabled = box.enabled
+            else:
+                self._boxes[slug] = box
+                if self._group is not None:
+                    self._group.start_soon(self._watch, box)
+        await self._refuse([box for slug, box in declared.items() if slug not in served])
+
+    def _serves(self, box: _Box) -> bool:
+        return box.trigger.system in self.services.mail
+
+    def _leave(self, box: _Box) -> None:
+        box.scope.cancel()
+        del self._boxes[box.slug]
+        self._failing.pop(box.slug, None)
+        self.services.faults.pop(box.fault, None)
+
+    async def _refuse(self, boxes: list[_Box]) -> None:
+        """Say loudly at each look which inboxes nothing serves, with an event per change."""
+        services = self.services
+        for slug in self._refused.keys() - {box.slug for box in boxes}:
+            del self._refused[slug]
+            services.faults.pop(f"inbox:{slug}", None)
+        for box in boxes:
+            names = ", ".join(sorted(services.mail)) or "none"
+            problem = Problem(
+                code="inbox-system-unknown",
+                message=f"the inbox {box.shown} of {box.slug} is not polled: the host has no mail "
+                f"system {box.trigger.system!r} (it has: {names})",
+                remedy="let the host give it, as in Engine(mail={…}), or write one that it has",
+            )
+            log.error("inbox_refused", slug=box.slug, **box.facts)
+            if self._refused.get(box.slug) != box.key:
+                event = services.event(
+                    "inbox_refused",
+                    services.clock.now(),
+                    box.slug,
+                    **box.facts,
+                    code=problem.code,
+                    message=problem.message,
+                )
+                await services.store.record(events=(event,))
+                self._refused[box.slug] = box.key
+            services.faults[box.fault] = problem
+
+    # ---- polling
+
+    async def run(self) -> None:
+        """Poll every inbox until cancelled."""
+        async with anyio.create_task_group() as group:
+            self._group = group
+            for box in self._boxes.values():
+                group.start_soon(self._watch, box)
+            await anyio.sleep_forever()
+
+    async def _watch(self, box: _Box) -> None:
+        services = self.services
+        with box.scope:
+            async with self._going.setdefault(box.key, anyio.Lock()):
+                while not services.draining:
+                    try:
+                        await self._look(box)
+                    except StoreError as error:
+                        services.trouble(error)
+                        await services.clock.sleep(services.settings.store_probe)
+                    except ClaimLost:
+                        # Somebody moved the mark meanwhile: what it says by now decides.
+                        await services.clock.sleep(services.settings.request_poll)
+
+    async def _look(self, box: _Box) -> None:
+        """Wait until the inbox is to be polled, and poll it."""
+        services = self.services
+        interval = services.settings.inbox_poll
+        polled = self._polled.get(box.key)
+        if polled is not None:
+            ahead = interval - timedelta(seconds=services.clock.monotonic() - polled)
+            if ahead > timedelta(0):
+                await services.clock.sleep(ahead)
+        seen = services.mail_settled.count
+        mark, standing = await read_standing(services.store, box.key)
+        if standing is not None and standing.batch is not None:
+            await self._wait_for(box, mark, standing, standing.batch, seen)
+            return
+        if services.draining:
+            return
+        try:
+            await self._poll(box, mark, standing)
+        except (StoreError, ClaimLost):
+            raise
+        except Exception as error:  # noqa: BLE001  one inbox stops no other
+            log.error("mail_poll_fault", slug=box.slug, trace=services.trace(error))
+            await self._failed(box, "mail-poll-failed", f"a mistake in the engine: {said(error)}")
+        self._polled[box.key] = services.clock.monotonic()
+
+    async def _wait_for(
+        self, box: _Box, mark: Mark, standing: Standing, batch: Batch, seen: int
+    ) -> None:
+        """Wait for the fire that is out for a batch; take the batch back if there is none."""
+        services = self.services
+        fires = await services.store.fires(slug=box.slug, open=True, limit=_ALL)
+        if any(fire.id == batch.fire for fire in fires):
+            await services.mail_settled.wait(
+                seen, clock=services.clock, glance=services.settings.inbox_poll
+            )
+        else:
+            await services.store.record(marks=(moved(mark, standing.put_back()),))
+
+    async def _poll(self, box: _Box, mark: Mark, standing: Standing | None) -> None:
+        services = self.services
+        after = None if standing is None else standing.mark
+        source = services.mail[box.trigger.system]
+
+        async def call() -> object:
+            with holding(services.clock, f"mail poll of {box.shown}"):
+                return await source.poll(box.trigger.address, after)
+
+        async def report() -> None:
+            await self._failed(box, "mail-poll-stuck", "it goes on after it was cancelled")
+
+        try:
+            answer = await bounded(
+                services.clock,
+                services.settings.inbox_timeout,
+                call,
+                stuck_after=services.settings.stuck_after,
+                stuck=report,
+            )
+        except OverTime:
+            limit = services.settings.inbox_timeout
+            await self._failed(box, "mail-poll-timeout", f"no answer within {limit}")
+        except SelfCancelled:
+            await self._failed(box, "mail-poll-failed", "the source cancelled its own poll")
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as raised:  # whatever a host's source raises is one failed poll
+            if is_interrupt(raised):
+                raise
+            error = only(raised)
+            await self._failed(box, "mail-poll-failed", said(error), kind=type(error).__name__)
+        else:
+            fault = batch_fault(answer, after=after)
+            if fault:
+                await self._failed(box, "mail-batch-invalid", fault, kind=fault)
+            else:
+                assert isinstance(answer, MailBatch)  # `batch_fault` has looked
+                await self._take(box, mark, standing, answer)
+
+    # ---- a poll that failed
+
+    async def _failed(self, box: _Box, code: str, reason: str, *, kind: str = "") -> None:
+        """Say that a poll failed: at each in the log, and by an event once per kind of failure."""
+        services = self.services
+        # Redacted before it is cut, or half a secret would be no secret any more.
+        reason = services.redactor.text(" ".join(reason.split()))[:_REASON_LIMIT]
+        log.warning("mail_poll_failed", slug=box.slug, **box.facts, code=code, reason=reason)
+        if not box.enabled:
+            return
+        services.faults[box.fault] = Problem(
+            code=code,
+            message=f"the inbox {box.shown} of {box.slug} could not be polled: {reason}",
+            remedy="look at the mailbox and at how the host reaches it; it is polled on, and no "
+            "mail is lost",
+        )
+        if self._failing.get(box.slug) == code + kind:
+            return
+        event = services.event(
+            "mail_poll_failed",
+            services.clock.now(),
+            box.slug,
+            **box.facts,
+            code=code,
+            reason=reason,
+        )
+        await services.store.record(events=(event,))
+        self._failing[box.slug] = code + kind
+
+    async def _recovered(self, box: _Box) -> None:
+        services = self.services
+        if services.faults.pop(box.fault, None) is not None:
+            log.info("mail_poll_recovered", slug=box.slug, **box.facts)
+        if box.slug in self._failing:
+            event = services.event(
+                "mail_poll_recovered", services.clock.now(), box.slug, **box.facts
+            )
+            await services.store.record(events=(event,))
+            del self._failing[box.slug]
+
+    # ---- a poll that brought something
+
+    async def _take(
+        self, box: _Box, mark: Mark, standing: Standing | None, batch: MailBatch
+    ) -> None:
+        await self._recovered(box)
+        services, now = self.services, self.services.clock.now()
+        self._writing += 1
+        try:
+            if standing is None:
+                event = services.event("inbox_begun", now, box.slug, **box.facts)
+                begun = moved(mark, Standing(mark=batch.mark))
+                await services.store.record(marks=(begun,), events=(event,))
+                log.info("inbox_begun", slug=box.slug, **box.facts)
+                return
+            found = await self._sort(box, standing, batch, now)
+            if found.passing:
+                await self._put(box, mark, standing, batch, found, now)
+            elif found.handled or batch.mark != standing.mark:
+                behind = moved(mark, standing.past(batch.mark, found.handled))
+                await services.store.record(marks=(behind,), events=tuple(found.dropped))
+        finally:
+            self._writing -= 1
+            services.state_changed.notify()
+
+    async def _sort(
+        self, box: _Box, standing: Standing, batch: MailBatch, now: datetime
+    ) -> _Sorted:
+        trigger, found = box.trigger, _Sorted()
+        known = frozenset(standing.handled) if batch.restarted else frozenset[str]()
+        for message in batch.messages:
+            await anyio.lowlevel.checkpoint()
+            digest = message_digest(message)
+            if digest in known:
+                continue
+            found.handled.append(digest)
+            decision = decide_mail(message, address=trigger.address, allow_from=trigger.allow_from)
+            if decision.passes:
+                found.passing.append((message, decision))
+                continue
+            told = f"{digest} {message.id}"
+            found.told.append(told)
+            if told not in standing.told:
+                found.dropped.append(self._dropped(box, message, decision, now))
+        return found
+
+    def _dropped(
+        self, box: _Box, message: MailMessage, decision: MailDecision, now: datetime
+    ) -> Event:
+        services = self.services
+
+        def cut(text: str) -> str:
+            return shortened(services.redactor.text(text), _SHOWN)
+
+        facts: dict[str, Any] = {
+            "message": cut(message.id),
+            "code": decision.code,
+            "reason": decision.reason,
+            "sender": cut(decision.sender),
+            "subject": cut(decision.subject),
+        }
+        return services.event("mail_dropped", now, box.slug, **box.facts, **facts)
+
+    async def _put(  # noqa: PLR0917  a fire is these six things
+        self,
+        box: _Box,
+        mark: Mark,
+        standing: Standing,
+        batch: MailBatch,
+        found: _Sorted,
+        now: datetime,
+    ) -> None:
+        services = self.services
+        fire = Fire(
+            id=f"inbox-{uuid4()}",
+            slug=box.slug,
+            cause="inbox",
+            slot=batch.mark,
+            due=now,
+            created_at=now,
+            payload=trigger_payload(box.trigger, found.passing),
+        )
+        waiting = attrs.evolve(
+            standing,
+            told=tuple(found.told),
+            batch=Batch(fire=fire.id, mark=batch.mark, handled=tuple(found.handled)),
+        )
+        (stored,) = await services.store.add_fires(
+            (fire,), marks=(moved(mark, waiting),), events=tuple(found.dropped)
+        )
+        if stored.id != fire.id:
+            # The slot is taken: by a fire that was skipped when its file was gone, or by one of
+            # another inbox that the file had. A kill before this leaves a batch that no fire is
+            # out for, which is taken back.
+            again = attrs.evolve(fire, slot=f"{batch.mark} ({mark.version})")
+            await services.store.add_fires((again,))
+        log.info("mail_arrived", slug=box.slug, **box.facts, messages=len(found.passing))
+        services.fires_changed.notify()
+
+
+__all__ = ["Inboxes"]

@@ -1,0 +1,128 @@
+"""What is remembered of each inbox, as marks in the store, and how the end of a fire moves them."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from drumbeat.core.inbox import Standing, inbox_key, inbox_prefix, message_lines
+from drumbeat.core.model import Fire, InboxState, InboxTrigger, Mark, RunState, Workspace
+from drumbeat.protocols import Store
+from drumbeat.runtime.log import log
+
+
+async def read_standing(store: Store, key: str) -> tuple[Mark, Standing | None]:
+    """The mark of `key`, and what it says; None when there is none that can be understood.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    found = [mark for mark in await store.marks(key) if mark.key == key]
+    mark = found[0] if found else Mark(key=key, value=None)
+    standing = Standing.from_json(mark.value)
+    if standing is None and mark.value is not None:
+        log.error("inbox_mark_unreadable", key=key)
+    return mark, standing
+
+
+def moved(mark: Mark, standing: Standing) -> Mark:
+    """The mark as it is to stand, for the store to move."""
+    return attrs.evolve(mark, value=standing.to_json())
+
+
+async def after_run(
+    store: Store, fire: Fire, state: RunState, *, again: bool, lines: Sequence[str] = ()
+) -> tuple[Mark, ...]:
+    """The marks to move with the end of a run of `fire`.
+
+    Args:
+        store: where they stand.
+        fire: of whatever cause.
+        state: how the run ended.
+        again: whether the fire gets another run.
+        lines: what to list of the messages if they are parked by this.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    return tuple(
+        moved(mark, standing.after_run(state, again=again, lines=lines))
+        for mark, standing in await _of(store, fire)
+    )
+
+
+async def after_skip(store: Store, fire: Fire, *, removed: bool) -> tuple[Mark, ...]:
+    """The marks to move when `fire` is skipped.
+
+    Mail that a disabled or paused automation was not to see is done with; that of a file that is
+    gone is still to come, should the file come back.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    return tuple(
+        moved(mark, standing.put_back() if removed else standing.past_batch())
+        for mark, standing in await _of(store, fire)
+    )
+
+
+async def last_state(store: Store, fire: Fire) -> str:
+    """How the run before this one over the same batch of mail ended; "" for other fires.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    for _, standing in await _of(store, fire):
+        if standing.batch is not None:
+            return standing.batch.last
+    return ""
+
+
+def lines_of(fire: Fire) -> list[str]:
+    """A line for each message that `fire` is about; none for other fires."""
+    return message_lines(fire.payload) if fire.cause == "inbox" else []
+
+
+async def inbox_states(store: Store | None, workspace: Workspace) -> tuple[InboxState, ...]:
+    """How each inbox of the files that load stands, by slug.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    declared = [
+        (automation.slug, trigger)
+        for automation in workspace.automations
+        for trigger in automation.triggers
+        if isinstance(trigger, InboxTrigger)
+    ]
+    found: list[InboxState] = []
+    for slug, trigger in declared:
+        key, standing = inbox_key(slug, trigger), None
+        if store is not None:
+            _, standing = await read_standing(store, key)
+        batch = None if standing is None else standing.batch
+        found.append(
+            InboxState(
+                slug=slug,
+                system=trigger.system,
+                address=trigger.address,
+                begun=standing is not None,
+                fire=None if batch is None else batch.fire,
+                parked=() if standing is None else standing.parked,
+            )
+        )
+    return tuple(found)
+
+
+async def _of(store: Store, fire: Fire) -> list[tuple[Mark, Standing]]:
+    """The inbox whose batch `fire` is out for, if there is one."""
+    if fire.cause != "inbox":
+        return []
+    read = [
+        (mark, Standing.from_json(mark.value))
+        for mark in await store.marks(inbox_prefix(fire.slug))
+    ]
+    return [
+        (mark, standing)
+        for mark, standing in read
+        if standing is not None and standing.batch is not None and standing.batch.fire == fire.id
+    ]
