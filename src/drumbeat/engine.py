@@ -59,6 +59,8 @@ from drumbeat.errors import (
 from drumbeat.protocols import Agent, Clock, Deliverer, MailSource, Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.artifacts import Artifacts
+from drumbeat.runtime.asking import answer_question
+from drumbeat.runtime.awaited import Awaited
 from drumbeat.runtime.brought import check_brought, follow_ups_url
 from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.config_files import ConfigFiles
@@ -339,9 +341,9 @@ class Engine(Client):
             if self._life is not None:
                 self._life.dispatcher.waiters.abandon()
                 self._life.services.state_changed.notify()
-                self._life.replies.stop(self._stopped("the engine stopped during the reply"))
+                self._life.awaited.stop(self._stopped("the engine stopped during the turn"))
                 with anyio.CancelScope(shield=True):
-                    await self._life.replies.over()
+                    await self._life.awaited.over()
 
     async def _stand_by(self, env: dict[str, str]) -> None:
         def failed(error: DrumbeatError | None) -> None:
@@ -743,10 +745,49 @@ class Engine(Client):
         if wait < timedelta(0):
             msg = f"wait must not be negative, not {wait}"
             raise ValueError(msg)
+        life = self._talking("no reply")
+        return await life.replies.reply(target, text, profile, wait=wait)
+
+    async def ask(self, question: str, profile: str | None = None) -> Reply:
+        """Put a person's question to the agent, beside all automations, and return the answer.
+
+        One turn of origin `ask` and slug `_ask`, in a conversation of its own and in the workspace
+        folder, with the workspace's `SYSTEM.md` and a memory folder that all questions share. Its
+        context lists the automations and the latest runs. Nothing of it is recorded. It waits for
+        nobody and does not count among `Settings.max_concurrent_runs`; cancelling the caller ends
+        the turn.
+
+        Args:
+            question: what the person asks; it reaches the agent verbatim.
+            profile: one of `profiles:` in `agent-config.yaml`, over the workspace's configuration.
+
+        Raises:
+            NotFound: there is no such profile (`profile-unknown`).
+            AgentError: the turn failed, as the agent said, `AgentUnavailable` after the usual
+                retries; `turn-timeout` and `ask-timeout` after `Settings.turn_timeout` and
+                `Settings.run_timeout`; `system-prompt-unreadable`.
+            EngineBusy: the engine stands by, drains or has stopped; a turn that was going was
+                cancelled.
+            ValueError: `question` is blank.
+        """
+        if not question.strip():
+            msg = "question must not be blank"
+            raise ValueError(msg)
+        life = self._talking("no question")
+        return await life.awaited.attend(
+            Awaited(), lambda: answer_question(life.services, question, profile)
+        )
+
+    def _talking(self, what: str) -> Life:
+        """What takes a turn whose caller waits; `what` is not taken while it drains.
+
+        Raises:
+            EngineBusy: the engine stands by, drains or has stopped.
+        """
         life = self._working()
         if life.services.draining:
-            raise EngineBusy(_draining("takes no reply"))
-        return await life.replies.reply(target, text, profile, wait=wait)
+            raise EngineBusy(_draining(f"takes {what}"))
+        return life
 
     async def reload(self) -> Workspace:
         """Look at the workspace at once, and return what stands there.

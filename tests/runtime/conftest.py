@@ -45,6 +45,10 @@ class FaultyStore(SqliteStore):
         self._fault("finish")
         await super().finish(*given, **named)
 
+    async def runs(self, **given: Any) -> Any:
+        self._fault("runs")
+        return await super().runs(**given)
+
     async def hold(self, session_id: str, *, run_id: str) -> Any:
         self._fault("hold")
         return await super().hold(session_id, run_id=run_id)

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from drumbeat.core.model import Cause, GuidanceDelivery, Requirement
 
-__all__ = ["render_context"]
+__all__ = ["render_context", "render_sections", "section_tag"]
 
 _CAUSES: dict[Cause, str] = {
     "schedule": "Its schedule came due.",
@@ -97,7 +97,7 @@ def render_context(
     elif files:
         verbatim += [("file", file) for file in files]
     verbatim += [("tool", card) for card in cards]
-    tag = _tag([*sections, *(item.text for _, item in verbatim)])
+    tag = section_tag([*sections, *(item.text for _, item in verbatim)])
     for kind, item in verbatim:
         newline = "" if item.text.endswith("\n") else "\n"
         sections.append(
@@ -105,6 +105,11 @@ def render_context(
             f"{item.text}{newline}"
             f"</{kind} {tag}>"
         )
+    return render_sections(sections, tag)
+
+
+def render_sections(sections: Sequence[str], tag: str) -> str:
+    """Put sections between the marks of the engine's own text."""
     return "\n\n".join([f"<drumbeat-context {tag}>", *sections, f"</drumbeat-context {tag}>"])
 
 
@@ -151,7 +156,8 @@ def _shown(name: PurePath | str) -> str:
     return text if text.isprintable() else ascii(text)
 
 
-def _tag(texts: Sequence[str]) -> str:
+def section_tag(texts: Sequence[str]) -> str:
+    """A short tag that stands nowhere in `texts`, so that nothing in them can end a section."""
     whole = "\n".join(texts)
     digest = sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
     # The digest cannot stand in what it was drawn from; a short piece of it can.

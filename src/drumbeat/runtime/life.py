@@ -11,6 +11,7 @@ from drumbeat.errors import StoreError
 from drumbeat.protocols import Deliverer
 from drumbeat.runtime import rotations
 from drumbeat.runtime.agenda import Agenda
+from drumbeat.runtime.awaited import AwaitedTurns
 from drumbeat.runtime.deliveries import Deliveries
 from drumbeat.runtime.desk import Desk
 from drumbeat.runtime.dispatcher import Dispatcher
@@ -33,6 +34,7 @@ class Life:
     agenda: Agenda
     dispatcher: Dispatcher
     replies: Replies
+    awaited: AwaitedTurns
     upkeep: Upkeep
     desk: Desk
     inboxes: Inboxes
@@ -58,7 +60,8 @@ class Life:
             finished=scheduler.finished,
         )
         agenda = Agenda(services=services, scheduler=scheduler, is_going=dispatcher.busy)
-        replies = Replies(services=services)
+        awaited = AwaitedTurns(services)
+        replies = Replies(services=services, awaited=awaited)
         inboxes = Inboxes(services=services)
         rules = Rules(zones=services.zones, catch_up=settings.catch_up)
         return cls(
@@ -66,6 +69,7 @@ class Life:
             agenda=agenda,
             dispatcher=dispatcher,
             replies=replies,
+            awaited=awaited,
             upkeep=Upkeep(
                 services=services,
                 agenda=agenda,
@@ -154,14 +158,14 @@ class Life:
     async def drain(self, limit: timedelta) -> None:
         """Start nothing more; give what runs, and then what is being delivered, `limit` in all.
 
-        Replies have it beside the runs.
+        Turns whose callers wait have it beside the runs.
         """
         clock = self.services.clock
         self.services.begin_draining()
         end = clock.monotonic() + limit.total_seconds()
         async with anyio.create_task_group() as group:
             group.start_soon(self.dispatcher.drain, limit)
-            group.start_soon(self.replies.drain, limit)
+            group.start_soon(self.awaited.drain, limit)
         left = timedelta(seconds=end - clock.monotonic())
         if self.deliveries is not None and left > timedelta(0):
             await self.deliveries.drain(left)

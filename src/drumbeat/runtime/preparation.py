@@ -9,7 +9,7 @@ from anyio import to_thread
 
 from drumbeat.core.context import render_context
 from drumbeat.core.model import Automation, Kind, Requirement, RunRecord
-from drumbeat.errors import AutomationError, NotFound, Problem
+from drumbeat.errors import AgentError, AutomationError, NotFound, Problem
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside
 from drumbeat.runtime.follow_ups import RunFollowUps
@@ -31,6 +31,10 @@ class Unready(Exception):  # noqa: N818  a signal to the run
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
         self.problem = problem
+
+    def as_failure(self) -> AgentError:
+        """The same for a turn whose caller waits, and gets what a turn fails with."""
+        return AgentError(self.problem.message, code=self.problem.code)
 
 
 async def read_automation(services: Services, slug: str) -> Automation:

@@ -26,14 +26,13 @@ from drumbeat.core.model import Claim, Reply, RunRecord
 from drumbeat.errors import (
     AgentError,
     ClaimLost,
-    DrumbeatError,
-    EngineBusy,
     NotFound,
     Problem,
     SessionBusy,
     StoreError,
 )
 from drumbeat.protocols import Store
+from drumbeat.runtime.awaited import Awaited, AwaitedTurns
 from drumbeat.runtime.log import log
 from drumbeat.runtime.reply_turn import ReplyTurn, current_layers
 from drumbeat.runtime.services import Services
@@ -43,20 +42,17 @@ _ALL = 1_000_000
 
 
 @attrs.define(kw_only=True, eq=False)
-class Answering:
+class Answering(Awaited):
     """A reply that is going, from the look for its run to the end of its turn."""
 
     id: str = attrs.field(factory=lambda: f"reply-{uuid4()}")
     claim: Claim | None = None
     """On the conversation, while it is held."""
-    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
-    stopping: DrumbeatError | None = None
-    """Why it is being cancelled, when the engine cancels it."""
 
-    def stop(self, error: DrumbeatError) -> None:
-        """Cancel it; its caller gets `error`, unless the agent answers all the same."""
-        self.stopping = self.stopping or error
-        self.scope.cancel()
+    @property
+    def waits(self) -> bool:
+        """Whether it has no conversation yet."""
+        return self.claim is None
 
 
 @attrs.define(kw_only=True)
@@ -64,9 +60,9 @@ class Replies:
     """The replies of one engine."""
 
     services: Services
+    awaited: AwaitedTurns
     going: dict[str, Answering] = attrs.field(factory=dict)
     """By the ids under which they hold conversations."""
-    _ended: Signal = attrs.field(factory=Signal)
     _debts: list[Callable[[], Awaitable[None]]] = attrs.field(factory=list)
     _owing: Signal = attrs.field(factory=Signal)
 
@@ -77,15 +73,18 @@ class Replies:
         answering = Answering()
         self.going[answering.id] = answering
         try:
-            with answering.scope:
-                (await current_layers(self.services)).resolve(None, profile)
-                run, claim = await self._taken(answering, target, wait)
-                return await self._answer(answering, run, claim, text, profile)
+            return await self.awaited.attend(
+                answering, lambda: self._reply(answering, target, text, profile, wait)
+            )
         finally:
             del self.going[answering.id]
-            self._ended.notify()
-        assert answering.stopping is not None, "only `stop` cancels the scope"
-        raise answering.stopping
+
+    async def _reply(
+        self, answering: Answering, target: str, text: str, profile: str | None, wait: timedelta
+    ) -> Reply:
+        (await current_layers(self.services)).resolve(None, profile)
+        run, claim = await self._taken(answering, target, wait)
+        return await self._answer(answering, run, claim, text, profile)
 
     def holding(self) -> list[tuple[Answering, Claim]]:
         """The replies that hold a conversation, and their claims."""
@@ -201,45 +200,6 @@ class Replies:
                 del self._debts[0]
                 self.services.conversations_freed.notify()
             await self._owing.wait(seen)
-
-    # ---- the end of all
-
-    async def drain(self, limit: timedelta) -> None:
-        """Let the turns that are going end within `limit` on the clock, then cancel them.
-
-        Those that wait for their conversation are cancelled at once. Returns when none is going; an
-        agent that ignores its cancellation is waited for.
-        """
-        error = EngineBusy(
-            Problem(
-                code="engine-draining",
-                message="the engine drains, and has ended the reply",
-                remedy="ask again after the next start; the agent may have seen the text already",
-            )
-        )
-        for answering in list(self.going.values()):
-            if answering.claim is None:
-                answering.stop(error)
-
-        async def cancel_later() -> None:
-            if limit > timedelta(0):
-                await self.services.hurried.wait(0, clock=self.services.clock, limit=limit)
-            self.stop(error)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(cancel_later)
-            await self.over()
-            group.cancel_scope.cancel()
-
-    def stop(self, error: DrumbeatError) -> None:
-        """Cancel every reply; the callers get `error`."""
-        for answering in list(self.going.values()):
-            answering.stop(error)
-
-    async def over(self) -> None:
-        """Return when no reply is going."""
-        while self.going:
-            await self._ended.wait(self._ended.count)
 
 
 async def find_answered(store: Store, target: str) -> RunRecord:

@@ -9,8 +9,8 @@ from drumbeat.core.config_layers import ConfigLayers
 from drumbeat.core.identity import turn_id
 from drumbeat.core.model import Automation, Claim, Reply, Requirement, RunRecord, TurnRecord
 from drumbeat.errors import AgentError, NotFound, Problem, StoreError
-from drumbeat.runtime.answers import failure_of
-from drumbeat.runtime.clock import OverTime, SelfCancelled, attended, bounded, holding
+from drumbeat.runtime.awaited import take_within
+from drumbeat.runtime.clock import holding
 from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
@@ -138,7 +138,7 @@ class ReplyTurn:
             rules = await system_prompt(services, kind)
         except Unready as unready:
             # Without its rules a job's agent must not be spoken to, in a reply as in a run.
-            raise AgentError(unready.problem.message, code=unready.problem.code) from unready
+            raise unready.as_failure() from unready
         return Frame(
             slug=run.slug,
             automation=automation,
@@ -166,30 +166,14 @@ class ReplyTurn:
         Raises:
             AgentError: the turn failed, or took longer than a run may.
         """
-        services, exchange = self.services, self._exchange
-        ask = Ask(origin="reply", prompt=self.text)
-        patience = services.settings.stuck_after
-
-        async def turn() -> Reply:
-            return await bounded(
-                services.clock,
-                self._limit,
-                lambda: exchange.take(ask),
-                stuck_after=patience,
+        try:
+            return await take_within(
+                self._exchange,
+                Ask(origin="reply", prompt=self.text),
+                limit=self._limit,
+                over_time=self._over_time,
                 stuck=self._report_stuck,
             )
-
-        try:
-            return await attended(services.clock, patience, turn, self._report_stuck)
-        except OverTime:
-            raise self._over_time() from None
-        except SelfCancelled as error:
-            raise failure_of(error) from error
-        except AgentError as error:
-            if services.clock.monotonic() >= exchange.frame.deadline:
-                # What an agent makes of its cancellation says nothing about why it failed.
-                raise self._over_time() from error
-            raise
         finally:
             self.follow_ups.close()
 

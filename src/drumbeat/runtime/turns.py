@@ -69,6 +69,8 @@ class Frame:
     follow_ups: FollowUps
     deadline: float
     """When the time is up, on the clock's `monotonic`."""
+    recorded: bool = True
+    """Whether there is a run of that id; else the id only tells turns apart."""
 
 
 @attrs.define(kw_only=True)
@@ -201,7 +203,7 @@ class Exchange:
             is_new=not self.exists,
             handle=self.handle,
             automation=frame.automation,
-            run_id=frame.run_id,
+            run_id=frame.run_id if frame.recorded else None,
             origin=ask.origin,
             step_id=ask.step_id,
             label=ask.label,
