@@ -14,12 +14,15 @@ choosing; a grandchild that holds a pipe open would hang both. So the order is:
 
 A leader that not even KILL ends (it waits for a dead disk, or runs as another user) is waited for:
 its automation stays busy, which is reported, and it never overlaps its successor.
+
+When this process is killed there is nobody to do any of this: that is what the guard is for
+(`guard.py`), which is started before the child and ended after it.
 """
 
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from datetime import timedelta
 from functools import partial
 from io import FileIO
@@ -33,6 +36,7 @@ from anyio import to_thread
 
 from drumbeat.core.model import Env
 from drumbeat.core.redaction import CUT
+from drumbeat.runtime.guard import guard
 from drumbeat.runtime.search_path import find_executable, path_entries
 
 MIB = 1024 * 1024
@@ -88,21 +92,23 @@ async def run_process(
     """Run a child process and everything it starts to the end.
 
     The program is looked up on the PATH of `env`, never on the host's. Nothing is inherited but
-    what is given. All limits are in real time. Whatever the child does is in the value returned.
+    what is given, and the mark of the guard. All limits are in real time. Whatever the child does
+    is in the value returned.
 
     Args:
         argv: the program and its arguments; no shell is involved.
         cwd: the working folder, absolute.
-        env: the complete environment.
+        env: the complete environment; `DRUMBEAT_GUARD` is added.
         timeout: after it the whole process group is ended.
         stdout_limit: bytes; a child that writes more is ended with its group.
         stdin: what it may read; None gives it an empty standard input.
         grace: what the group gets between TERM and KILL.
         linger: how long output may stay open once the process has exited.
     """
-    with ExitStack() as ours:
+    async with AsyncExitStack() as ours:
         try:
             program = await _program(argv, env=env, cwd=cwd)
+            watched = await ours.enter_async_context(guard())
             with ExitStack() as theirs:
                 given, stdin_end = _stdin(stdin, ours=ours, theirs=theirs)
                 stdout_end, stdout_source = _output(ours=ours, theirs=theirs)
@@ -115,9 +121,10 @@ async def run_process(
                         stdout=stdout_end,
                         stderr=stderr_end,
                         cwd=cwd,
-                        env=env,
+                        env={**env, **watched.env},
                         start_new_session=True,
                     )
+                watched.watch(process.pid)
         except (OSError, ValueError) as error:
             return Ended(how="not-startable", detail=str(error))
 
@@ -165,7 +172,7 @@ async def _program(argv: Sequence[str], *, env: Env, cwd: Path) -> Path:
 
 
 def _stdin(
-    data: bytes | None, *, ours: ExitStack, theirs: ExitStack
+    data: bytes | None, *, ours: AsyncExitStack, theirs: ExitStack
 ) -> tuple[FileIO | None, FileIO]:
     if data is None:
         return None, theirs.enter_context(FileIO(os.devnull, "r"))
@@ -174,7 +181,7 @@ def _stdin(
     return _nonblocking(ours.enter_context(FileIO(write_end, "w"))), child_end
 
 
-def _output(*, ours: ExitStack, theirs: ExitStack) -> tuple[FileIO, FileIO]:
+def _output(*, ours: AsyncExitStack, theirs: ExitStack) -> tuple[FileIO, FileIO]:
     read_end, write_end = os.pipe()
     child_end = theirs.enter_context(FileIO(write_end, "w"))
     return child_end, _nonblocking(ours.enter_context(FileIO(read_end, "r")))
