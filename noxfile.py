@@ -12,7 +12,7 @@ GROUPS = nox.project.load_toml("pyproject.toml")
 
 
 def install(
-    session: nox.Session, *groups: str, package: tuple[str, ...] = ("-e", ".[cli,web]")
+    session: nox.Session, *groups: str, package: tuple[str, ...] = ("-e", ".[cli,imap,web]")
 ) -> None:
     """Install the package and the dependency groups of that name."""
     session.install(*package, *nox.project.dependency_groups(GROUPS, *groups))

@@ -31,7 +31,7 @@ nitpick_ignore_regex = [
     (
         r"py:.*",
         r"(abc|anyio|asyncio|attr|attrs|builtins|collections|contextlib|datetime|decimal|enum|os"
-        r"|pathlib|starlette|types|typing|typing_extensions|zoneinfo)\..*",
+        r"|pathlib|ssl|starlette|types|typing|typing_extensions|zoneinfo)\..*",
     ),
     # exceptions and types of the language itself, and type variables
     (r"py:.*", r"[A-Za-z]+"),

@@ -4,6 +4,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import anyio.lowlevel
@@ -411,6 +412,14 @@ class Endless(Mailbox):
         return MailBatch(messages=(message,), mark=self.mark(begin + 1))
 
 
+class Wavering(Mailbox):
+    """Gives a message other headers each time."""
+
+    def message(self, number: int) -> MailMessage:
+        message = super().message(number)
+        return MailMessage(id=message.id, headers=(*message.headers, ("X-Read", str(uuid4()))))
+
+
 class Says(Mailbox):
     """A first poll like any other; what `said` makes of it afterwards."""
 
@@ -443,12 +452,22 @@ def message(**changes: Any) -> MailBatch:
         (Endless(), "messages still came at poll 1001"),
         (says(None), "a poll from a mark: poll returned None"),
         (says(MailBatch(messages=(), mark=4)), "the mark is 4"),  # type: ignore[arg-type]
-        (says(MailBatch(messages=("x",), mark="")), "a message is 'x'"),  # type: ignore[arg-type]
+        (says(MailBatch(messages=("x",), mark="m")), "a message is 'x'"),  # type: ignore[arg-type]
         (says(message(id="")), "the id of a message is ''"),
         (says(message(headers=(("Subject",),))), "a header of '<1@x>' is \\('Subject',\\)"),
         (says(message(headers=("ab",))), "a header of '<1@x>' is 'ab'"),
-        (says(MailBatch(messages=message().messages * 2, mark="")), "a message comes once"),
-        (says(MailBatch(messages=(), mark="")), "these came: \\[\\]"),
+        (says(MailBatch(messages=message().messages * 2, mark="m")), "a message comes once"),
+        (says(MailBatch(messages=(), mark="m")), "these came: \\[\\]"),
+        (says(MailBatch(messages=(), mark="")), "the mark is ''"),
+        (
+            says(MailBatch(messages=message().messages, mark=Mailbox().mark(3))),
+            "messages came with the mark that was asked with",
+        ),
+        (says(MailBatch(messages=(), mark="m", restarted=1)), "restarted is 1"),  # type: ignore[arg-type]
+        (says(message(headers=(("Subject", "\ud800"),))), "cannot be written as UTF-8"),
+        (says(message(thread_id=4)), "the thread_id of '<1@x>' is 4"),
+        (says(message(dmarc="none")), "dmarc of '<1@x>' is 'none'"),
+        (Wavering(), "came as MailMessage.*, each time"),
     ],
 )
 async def test_what_a_mail_source_does_wrong_is_explained(box: Mailbox, complaint: str) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "Finding",
     "FollowUpRefused",
     "InvalidValue",
+    "MailError",
     "NotFound",
     "NotRun",
     "Problem",
@@ -194,6 +195,10 @@ class FollowUpRefused(DrumbeatError):
 
 class ClaimLost(DrumbeatError):
     """A claim's lease lapsed, or a mark moved since it was read; nothing was written."""
+
+
+class MailError(DrumbeatError):
+    """A mailbox could not be read; the code says why. The same mark may be asked for again."""
 
 
 class DeliveryRefused(DrumbeatError):

@@ -79,7 +79,8 @@ class MailSource(Protocol):
                 None returns no messages, only the present mark.
 
         Returns:
-            The messages and the mark that covers just these. When the mailbox has been numbered
+            The messages and the mark that covers just these. A batch without messages may have a
+            later mark: what lay before it is for nobody. When the mailbox has been numbered
             anew since (UIDVALIDITY), `restarted` is True for as long as messages that an earlier
             mark covered may be among them.
 

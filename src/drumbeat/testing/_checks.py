@@ -175,7 +175,7 @@ async def check_mail_source(
       run failed is asked for again;
     - following the marks comes to an end, and brings no message twice;
     - with `send`: mail that arrived after the mark comes, all of it, oldest first;
-    - headers are pairs of name and text, ids are not empty;
+    - headers are pairs of name and text that can be stored as UTF-8, ids are not empty;
     - a cancelled poll ends within five seconds, and loses nothing;
     - no task is left behind.
 
@@ -290,8 +290,15 @@ async def _poll(
     if not isinstance(batch, MailBatch):
         check.fail(what, f"poll returned {batch!r}", "it returns a MailBatch")
     mark: object = batch.mark
-    if not isinstance(mark, str):
+    if not isinstance(mark, str) or not mark:
         check.fail(what, f"the mark is {mark!r}", "it is text, for the source alone to understand")
+    if batch.messages and mark == after:
+        check.fail(
+            what, "messages came with the mark that was asked with", "the mark covers what came"
+        )
+    restarted: object = batch.restarted
+    if not isinstance(restarted, bool):
+        check.fail(what, f"restarted is {restarted!r}", "it is True or False")
     for message in batch.messages:
         _is_message(check, what, message)
     ids = [message.id for message in batch.messages]
@@ -369,6 +376,14 @@ def _is_message(check: Contract, what: str, message: object) -> None:
             and all(isinstance(part, str) for part in header)
         ):
             check.fail(what, f"a header of {name!r} is {header!r}", "it is a pair of name and text")
+        for part in header:
+            _is_storable(check, what, part)
+    thread: object = message.thread_id
+    if thread is not None and not isinstance(thread, str):
+        check.fail(what, f"the thread_id of {name!r} is {thread!r}", "it is None or text")
+    dmarc: object = message.dmarc
+    if dmarc not in (None, "pass", "fail"):
+        check.fail(what, f"dmarc of {name!r} is {dmarc!r}", "it is None, 'pass' or 'fail'")
 
 
 def _subject(message: MailMessage) -> str | None:
@@ -387,3 +402,10 @@ def _compare(check: Contract, once: MailBatch, twice: MailBatch, what: str) -> N
             f"{after!r} came, and {before!r} at first",
             "a mark brings the same messages until the engine passes a later one",
         )
+    for first, second in zip(once.messages, twice.messages, strict=True):
+        if first != second:
+            check.fail(
+                what,
+                f"{first.id!r} came as {second!r}, and as {first!r} at first",
+                "a message comes as its server holds it, each time",
+            )
