@@ -297,6 +297,7 @@ class Store(Protocol):
 
         Raises:
             ClaimLost: the claim was taken over, or a mark moved.
+            NotFound: the run that a reply adds to was forgotten.
         """
         ...
 
@@ -306,6 +307,7 @@ class Store(Protocol):
         run: RunRecord | None,
         *,
         again_at: datetime | None = None,
+        runs: Sequence[RunRecord] = (),
         fires: Sequence[Fire] = (),
         marks: Sequence[Mark] = (),
         events: Sequence[Event] = (),
@@ -316,12 +318,15 @@ class Store(Protocol):
             claim: of a fire, or of a conversation, which is only freed.
             run: the finished run with its intent; None gives the fire back as if never claimed.
             again_at: the fire stays open and is due then.
+            runs: finished runs to write again with what a reply added to them, under its claim on
+                the conversation; their intents stay as they are.
             fires: further fires to put in, such as follow-ups.
             marks: marks to move.
             events: events to append.
 
         Raises:
             ClaimLost: the claim was taken over, or a mark moved.
+            NotFound: one of `runs` was forgotten; nothing was written.
         """
         ...
 

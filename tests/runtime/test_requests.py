@@ -390,12 +390,13 @@ async def test_of_two_rotations_at_once_both_are_carried_out(host: Any) -> None:
         key = requests.ROTATE + "check"
         await requests.ask(services.store, key, "stale", clock=host.clock)
         real = services.pins.get
+        other_process = attrs.evolve(services, pinning=anyio.Lock())
 
         async def slow(slug: str) -> Any:
             services.pins.get = real
             found = await real(slug)
             await rotate(
-                services,
+                other_process,
                 "check",
                 reason="daily-boundary",
                 note="",

@@ -1,6 +1,8 @@
 """What goes with time, and what never goes."""
 
+import shutil
 import sqlite3
+import threading
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -8,8 +10,9 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio import to_thread
 
-from drumbeat import EventsExpired, NotFound, Receipt, Turn
+from drumbeat import EventsExpired, NotFound, Receipt, SessionBusy, Turn
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ScriptedAgent, drive
 
@@ -299,6 +302,109 @@ async def test_a_run_that_somebody_answers_is_not_forgotten_and_not_told_again(h
         go_on.set()
     assert purged.runs == 0
     assert len(host.deliverer.intents) == 1
+
+
+class Stale(SqliteStore):
+    """A real store in which something happens behind a look at a run."""
+
+    meanwhile: Any = None
+
+    async def runs(self, **given: Any) -> Any:
+        found = await super().runs(**given)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return found
+
+
+ALONE = {"tidy_interval": 4000 * DAY}
+
+
+async def test_the_folder_of_an_answer_that_begins_as_it_is_to_go_stays(host: Any) -> None:
+    host.write()
+    began, go_on = anyio.Event(), anyio.Event()
+
+    async def say(turn: Turn) -> str:
+        if turn.origin == "reply":
+            (turn.cwd / "note").touch()
+            began.set()
+            await go_on.wait()
+        return "said"
+
+    host.agent = ScriptedAgent(default=say)
+    store = Stale(host.data / "drumbeat.db", clock=host.clock)
+    async with host.engine(store=store, settings=ALONE) as engine:
+        run = await engine.run("check")
+        await engine.settled()
+        await host.clock.advance(35 * DAY)
+        retention = engine._life.retention
+
+        async def answer() -> None:
+            group.start_soon(engine.reply, run.run_id, "And?")
+            await began.wait()
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                store.meanwhile = answer
+                await retention.tidy()
+                assert (host.folder(run) / "work").is_dir()
+                go_on.set()
+            await retention.tidy()
+            assert (host.folder(run) / "turns" / "02-reply.md").exists()
+            await host.clock.advance(35 * DAY)
+            await retention.tidy()
+        assert not host.folder(run).exists()
+
+
+async def test_an_answer_that_was_given_as_a_folder_was_to_go_keeps_it(host: Any) -> None:
+    host.write()
+    store = Stale(host.data / "drumbeat.db", clock=host.clock)
+    async with host.engine(store=store, settings=ALONE) as engine:
+        run = await engine.run("check")
+        await engine.settled()
+        await host.clock.advance(35 * DAY)
+
+        async def answer() -> None:
+            await engine.reply(run.run_id, "And?")
+
+        store.meanwhile = answer
+        with anyio.fail_after(30):
+            await engine._life.retention.tidy()
+        assert (host.folder(run) / "turns" / "02-reply.md").exists()
+
+
+async def test_nobody_answers_in_a_folder_that_is_being_removed(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for the conversation gets a folder of its own afterwards."""
+    host.write()
+    begun, go_on = threading.Event(), threading.Event()
+    removed: list[str] = []
+
+    def slowly(folder: Path) -> None:
+        begun.set()
+        assert go_on.wait(30)
+        removed.append(folder.name)
+        remove(folder)
+
+    remove = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", slowly)
+    async with host.engine(settings=ALONE) as engine:
+        run = await engine.run("check")
+        await engine.settled()
+        await host.clock.advance(35 * DAY)
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(engine._life.retention.tidy)
+                await to_thread.run_sync(begun.wait)
+                with pytest.raises(SessionBusy):
+                    await engine.reply(run.run_id, "And?")
+                group.start_soon(lambda: engine.reply(run.run_id, "And now?", wait=HOUR))
+                await anyio.wait_all_tasks_blocked()
+                go_on.set()
+        assert removed == [run.run_id]
+        assert (host.folder(run) / "turns" / "02-reply.md").exists()
+        assert len((await engine.find_run(run.run_id)).turns) == 2
 
 
 async def test_an_answer_to_a_run_that_is_gone_does_not_bring_it_back(host: Any) -> None:

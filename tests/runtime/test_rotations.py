@@ -1,13 +1,16 @@
 """A rotation that is cut off at any point is completed, once (spec, section 7)."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
+import anyio
 import pytest
 
-from drumbeat import Problem, StoreError
+from drumbeat import Problem, StoreError, Turn
+from drumbeat.runtime import requests
 from drumbeat.runtime.pins import SessionPins
-from drumbeat.runtime.rotations import complete, rotate
+from drumbeat.runtime.rotations import complete, rotate, rotate_if_asked
 from drumbeat.testing import ScriptedAgent
 
 pytestmark = pytest.mark.anyio
@@ -104,8 +107,6 @@ async def test_an_intention_that_could_not_be_written_changes_nothing(host: Any)
 
 async def test_two_at_once_leave_each_its_marks(host: Any) -> None:
     """Neither loses its event to the other, and the run that meets another one goes on."""
-    import anyio
-
     host.write(conversation="fresh")
     host.agent = ScriptedAgent(default="done")
     async with host.engine() as engine:
@@ -137,3 +138,80 @@ async def test_two_at_once_leave_each_its_marks(host: Any) -> None:
     )
     assert [line["session_id"] for line in lines].count(first.session_id) == 1
     assert run.state == "succeeded"
+
+
+class SlowPins(SessionPins):
+    """Real pins that can be held up between a look and what comes of it."""
+
+    def __init__(self, host: Any) -> None:
+        super().__init__(host.data, clock=host.clock)
+        self.looked: anyio.Event | None = None
+        self.go_on = anyio.Event()
+
+    async def get(self, slug: str, /) -> Any:
+        pin = await super().get(slug)
+        looked, self.looked = self.looked, None
+        if looked is not None:
+            looked.set()
+            await self.go_on.wait()
+        return pin
+
+
+async def test_a_rotation_leaves_what_a_run_pinned_since_it_was_looked_for(host: Any) -> None:
+    """Where nothing is pinned there is no conversation to take, and a run may begin one."""
+    host.write()
+    pins = SlowPins(host)
+
+    async def say(turn: Turn) -> str:
+        services = engine._life.services
+        await requests.ask(services.store, requests.ROTATE + "check", "stale", clock=services.clock)
+        pins.looked = looked = anyio.Event()
+        group.start_soon(lambda: rotate_if_asked(services, "check", beside_runs=True))
+        await looked.wait()
+        return "done"
+
+    host.agent = ScriptedAgent(default=say)
+    with anyio.fail_after(30):
+        async with host.engine(pins=pins) as engine:
+            async with anyio.create_task_group() as group:
+                run = await engine.run("check")
+                pins.go_on.set()
+            assert (await engine.sessions())["check"].session_id == run.session_id
+            assert not (host.data / "session_rotations.jsonl").exists()
+            host.agent = ScriptedAgent(default="done")
+            await host.clock.advance(timedelta(minutes=1))
+            assert await engine.sessions() == {}
+            (event,) = await host.events(engine, "session_rotated")
+    assert event.data["session_id"] == run.session_id
+    assert [line["session_id"] for line in log(host)] == [run.session_id]
+
+
+async def test_who_pins_waits_for_a_rotation_that_is_going_on(host: Any) -> None:
+    """A look at the pins and what comes of it are one thing."""
+    host.write()
+    pins = SlowPins(host)
+
+    async def say(turn: Turn) -> str:
+        services = engine._life.services
+        pins.looked = looked = anyio.Event()
+        group.start_soon(by_hand, services)
+        await looked.wait()
+        group.start_soon(go_on)
+        return "done"
+
+    async def by_hand(services: Any) -> None:
+        now = host.clock.now()
+        await rotate(services, "check", reason="operator", note="stale", now=now, run_id=None)
+
+    async def go_on() -> None:
+        await anyio.wait_all_tasks_blocked()
+        assert "check" not in await SessionPins(host.data).all()
+        pins.go_on.set()
+
+    host.agent = ScriptedAgent(default=say)
+    with anyio.fail_after(30):
+        async with host.engine(pins=pins) as engine, anyio.create_task_group() as group:
+            run = await engine.run("check")
+        async with host.engine() as engine:
+            assert (await engine.sessions())["check"].session_id == run.session_id
+    assert [line["session_id"] for line in log(host)] == [None]

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from drumbeat import Claim, Problem, RunRecord, StoreError
 from drumbeat.core.model import DeliveryIntent, Usage
+from drumbeat.runtime.settlement import Settlement
 from drumbeat.runtime.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -186,3 +187,26 @@ async def test_trouble_with_the_store_in_the_middle_is_made_up_for(host: Any) ->
         runs = {run.run_id: run.state for run in await engine.runs()}
         assert runs == {left.run_id: "interrupted" for left in (claim, second)}
         assert await engine.sweep() == []
+
+
+async def test_who_waits_is_told_of_each_run_as_it_is_settled(host: Any) -> None:
+    """Also where the store takes the next one no more: it is settled, and told, once."""
+    host.write()
+    host.write("other")
+    store = host.faulty()
+    told: list[RunRecord] = []
+    async with host.engine(store=store) as engine:
+        hour = timedelta(hours=1)
+        for slug in ("check", "other"):
+            await engine.fire(slug, after=hour)
+            now = host.clock.now() + hour
+            assert await store.claim_fire(now=now, run_id=f"20260302T130000000000Z-{slug}")
+        await store.open(holder="the next", lease=LEASE)
+        full = StoreError(Problem(code="store-full", message="no room", remedy="make some"))
+        store.faults["finish"] = [None, full]
+        settlement = Settlement(services=attrs.evolve(engine._life.services, patient=False))
+        with pytest.raises(StoreError):
+            await settlement.carry_on(told.append)
+        assert [(run.slug, run.state) for run in told] == [("check", "interrupted")]
+        await settlement.carry_on(told.append)
+        assert [run.slug for run in told] == ["check", "other"]

@@ -186,6 +186,7 @@ class Conversation(Exchange):
             at=at,
         )
         pin = attrs.evolve(pin, handle=reply.handle)
-        with holding(self.services.clock, "pins"):
-            await self.services.pins.set(self.frame.slug, pin)
+        async with self.services.pinning:
+            with holding(self.services.clock, "pins"):
+                await self.services.pins.set(self.frame.slug, pin)
         self.pin = pin

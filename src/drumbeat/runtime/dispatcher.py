@@ -108,8 +108,7 @@ class Dispatcher:
         services = self.services
         await services.probe()
         if not self.settlement.complete:
-            for record in await self.settlement.carry_on():
-                self._ended(record)
+            await self.settlement.carry_on(self.ended)
         while not services.draining and await self._take(group):
             changed = True
         passed = self._next_due is not None and self._next_due <= services.clock.now()
@@ -214,14 +213,15 @@ class Dispatcher:
             self.going.pop(run.claim.run_id)
             self.services.places.leave(run.claim.run_id)
             if record is not None:
-                self._ended(record)
+                self.ended(record)
             elif claim_lost:
                 self.finished(run.claim.slug, self.services.clock.now())
                 self.waiters.tell(run.fire.id)
             self.services.fires_changed.notify()
             self.services.state_changed.notify()
 
-    def _ended(self, record: RunRecord) -> None:
+    def ended(self, record: RunRecord) -> None:
+        """Tell who waits for it that a run is over."""
         self.finished(record.slug, record.finished_at or record.started_at)
         again = next_attempt(
             record.fire,

@@ -109,7 +109,7 @@ class Life:
         await rotations.complete(services)
         await self.agenda.load()
         try:
-            await self.dispatcher.settlement.carry_on()
+            await self.dispatcher.settlement.carry_on(self.dispatcher.ended)
             await self.upkeep.publish()
             await self.agenda.sync(services.workspace.workspace)
             await self.inboxes.sync(services.workspace.workspace)

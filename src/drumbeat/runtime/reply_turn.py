@@ -216,17 +216,18 @@ class ReplyTurn:
             code=None if problem is None else problem.code,
             message=None if problem is None else problem.message,
         )
+        waiting = tuple(self.journal.kept)
+        events = (*waiting, event)
+        latest = await self._latest()
+        runs = [run]
+        if latest is not None and latest.run_id != run.run_id and latest.handle != run.handle:
+            # There it is looked for once the conversation is no longer pinned.
+            runs.append(attrs.evolve(latest, handle=run.handle))
         try:
-            await services.store.record(claim=self.claim, run=run)
-            latest = await self._latest()
-            if latest is not None and latest.handle != run.handle:
-                # There it is looked for once the conversation is no longer pinned.
-                kept = attrs.evolve(latest, handle=run.handle)
-                await services.store.record(claim=self.claim, run=kept)
+            await services.store.finish(self.claim, None, runs=runs, events=events)
         except NotFound as error:
             log.warning("reply_not_kept", run_id=run.run_id, code=error.problem.code)
-        waiting = tuple(self.journal.kept)
-        await services.store.finish(self.claim, None, events=(*waiting, event))
+            await services.store.finish(self.claim, None, events=events)
         self.journal.taken(waiting)
         log.info("reply_completed", slug=run.slug, run_id=run.run_id, state=state)
 

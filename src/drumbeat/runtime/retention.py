@@ -3,8 +3,9 @@
 Theory of operation. The store knows what became of a run, so a folder goes by what stands there: a
 run that is going, whose fire is open or whose intent is pending keeps all of it. A folder that the
 store knows nothing of goes by the time in its name. The folders are looked at first, so that a run
-is still known when its folder goes. Nothing here can fail a run, and whatever a crash leaves is
-found the next time.
+is still known when its folder goes. A person may answer an old run, and the answer works in its
+folder: so its conversation is taken before anything is removed, and the run looked at once more.
+Nothing here can fail a run, and whatever a crash leaves is found the next time.
 """
 
 import os
@@ -19,6 +20,7 @@ from anyio import to_thread
 from drumbeat.core.identity import run_began
 from drumbeat.core.model import RunRecord
 from drumbeat.errors import StoreError
+from drumbeat.runtime.borrowed import borrowed
 from drumbeat.runtime.clock import holding, nap
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
@@ -112,21 +114,39 @@ class Retention:
 
     async def _tidy(self, folder: Path, now: datetime, *, works: bool) -> bool:
         """Remove what is old of one folder, and say whether that was anything."""
-        settings = self.services.settings
+        run = await self._run_of(folder)
+        aged = self._aged_part(folder, run, now, works=works)
+        if aged is None:
+            return False
+        if run is None or run.session_id is None:
+            return await self._remove(aged)  # nobody can answer it
+        async with borrowed(self.services, run.session_id, "tidy") as quiet:
+            if not quiet:
+                return False
+            aged = self._aged_part(folder, await self._run_of(folder), now, works=works)
+            return aged is not None and await self._remove(aged)
+
+    async def _run_of(self, folder: Path) -> RunRecord | None:
         runs = await self.services.store.runs(target=folder.name, limit=1, payloads=False)
-        run = next((run for run in runs if run.run_id == folder.name), None)
+        return next((run for run in runs if run.run_id == folder.name), None)
+
+    def _aged_part(
+        self, folder: Path, run: RunRecord | None, now: datetime, *, works: bool
+    ) -> Path | None:
+        """What is to be removed of one folder, by what the store knows of its run."""
+        settings = self.services.settings
         if run is None:
             began = run_began(folder.name)
             old = began is not None and began <= now - settings.keep_artifacts
-            return old and await self._remove(folder)
+            return folder if old else None
         if run.finished_at is None or _is_awaited(run):
-            return False
+            return None
         # Answers of people are turns in it that come later.
         last = max([run.finished_at, *(turn.finished_at for turn in run.turns)])
         if last <= now - settings.keep_artifacts:
-            return await self._remove(folder)
+            return folder
         aged = run.state == "succeeded" and last <= now - settings.keep_work
-        return works and aged and await self._remove(folder / "work")
+        return folder / "work" if works and aged else None
 
     async def _remove(self, folder: Path) -> bool:
         try:

@@ -5,18 +5,22 @@ first journaled as a mark (`rotation:<slug>`) in the database; then the pin is c
 rotation's id, which the rotation log remembers; then the event is written and the mark cleared in
 one transaction. Whoever finds a mark carries it out before anything else is done with that pin:
 start-up, the next run and the next rotation of the slug. `rotate` of the pins with a known id does
-nothing, so it does not matter how far the one before had come, nor whether two carry it out at
-once: the mark moves once, and with it the one event.
+nothing, so it does not matter how far the one before had come, nor whether two processes carry it
+out at once: the mark moves once, and with it the one event.
+
+Within a process all of it happens under `Services.pinning`, and so does whatever sets a pin: a
+rotation clears what was pinned as it was planned, and nothing that a run pinned since.
 """
 
+from contextlib import nullcontext
 from datetime import datetime
 from uuid import uuid4
 
-import anyio
 import attrs
 
-from drumbeat.core.model import Claim, Mark, Rotation
+from drumbeat.core.model import Mark, Rotation
 from drumbeat.errors import ClaimLost
+from drumbeat.runtime.borrowed import borrowed
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import ROTATE, request_of
@@ -52,14 +56,36 @@ async def rotate(
     Raises:
         StoreError: the database or the pins could not be written; whoever looks next completes it.
     """
+    async with services.pinning:
+        await _rotate(
+            services,
+            slug,
+            reason=reason,
+            note=note,
+            now=now,
+            run_id=run_id,
+            session_id=session_id,
+            answering=answering,
+        )
+
+
+async def _rotate(
+    services: Services,
+    slug: str,
+    *,
+    reason: Rotation,
+    note: str,
+    now: datetime,
+    run_id: str | None,
+    session_id: str | None = None,
+    answering: Mark | None = None,
+) -> None:
     note = services.redactor.text(note)
     while True:
-        mark = await complete_one(services, slug)
-        with holding(services.clock, "pins"):
-            pin = await services.pins.get(slug)
+        mark = await _complete_one(services, slug)
         plan = {
             "id": str(uuid4()),
-            "session_id": session_id if pin is None else pin.session_id,
+            "session_id": await _pinned(services, slug) or session_id,
             "reason": reason,
             "note": note,
             "at": now.isoformat(),
@@ -73,7 +99,7 @@ async def rotate(
             if answering is not None and not await _stands(services, answering):
                 return
             continue  # somebody else's rotation came first: carry that out, then do this one
-        await complete_one(services, slug)
+        await _complete_one(services, slug)
         return
 
 
@@ -84,7 +110,8 @@ async def rotate_if_asked(services: Services, slug: str, *, beside_runs: bool = 
         services: the engine's parts.
         slug: whose conversation is given up.
         beside_runs: a run of `slug` may begin meanwhile: take the conversation first, so that it
-            looks at the pin again, and leave the request when somebody talks in it.
+            looks at the pin again, and leave the request when somebody talks in it, or another one
+            is pinned by then.
 
     Raises:
         StoreError: the database or the pins could not be read or written.
@@ -92,16 +119,9 @@ async def rotate_if_asked(services: Services, slug: str, *, beside_runs: bool = 
     mark = await request_of(services.store, ROTATE + slug)
     if mark is None:
         return
-    claim: Claim | None = None
-    if beside_runs:
-        with holding(services.clock, "pins"):
-            pin = await services.pins.get(slug)
-        if pin is not None:
-            claim = await services.store.hold(pin.session_id, run_id=f"rotate-{uuid4()}")
-            if claim is None:
-                return
-    try:
-        await rotate(
+
+    async def give_up() -> None:
+        await _rotate(
             services,
             slug,
             reason="operator",
@@ -110,9 +130,24 @@ async def rotate_if_asked(services: Services, slug: str, *, beside_runs: bool = 
             run_id=None,
             answering=mark,
         )
-    finally:
-        if claim is not None:
-            await _let_go(services, claim)
+
+    if not beside_runs:
+        async with services.pinning:
+            await give_up()
+        return
+    found = await _pinned(services, slug)
+    free = nullcontext(True) if found is None else borrowed(services, found, "rotate")
+    async with free as taken, services.pinning:
+        # Where nothing was pinned nothing could be taken, and a run may have begun to talk.
+        if taken and await _pinned(services, slug) == found:
+            await give_up()
+
+
+async def _pinned(services: Services, slug: str) -> str | None:
+    """The conversation that is pinned."""
+    with holding(services.clock, "pins"):
+        pin = await services.pins.get(slug)
+    return None if pin is None else pin.session_id
 
 
 async def _stands(services: Services, request: Mark) -> bool:
@@ -121,30 +156,30 @@ async def _stands(services: Services, request: Mark) -> bool:
     return found is not None and found.version == request.version
 
 
-async def _let_go(services: Services, claim: Claim) -> None:
-    """Free a conversation, whatever happens meanwhile: nobody else would before the next start."""
-    with anyio.CancelScope(shield=True):
-        await services.insist(lambda: services.store.finish(claim, None))
-    services.conversations_freed.notify()
-
-
 async def complete(services: Services) -> None:
     """Finish every rotation that was begun and not ended.
 
     Raises:
         StoreError: the database or the pins could not be read or written.
     """
-    for mark in await services.store.marks(_PREFIX):
-        if mark.value is not None:
-            await _carry_out(services, mark)
+    async with services.pinning:
+        for mark in await services.store.marks(_PREFIX):
+            if mark.value is not None:
+                await _carry_out(services, mark)
 
 
-async def complete_one(services: Services, slug: str) -> Mark:
-    """Finish the rotation of `slug`, if one was begun, and return its mark as it stands then.
+async def complete_one(services: Services, slug: str) -> None:
+    """Finish the rotation of `slug`, if one was begun.
 
     Raises:
         StoreError: the database or the pins could not be read or written.
     """
+    async with services.pinning:
+        await _complete_one(services, slug)
+
+
+async def _complete_one(services: Services, slug: str) -> Mark:
+    """The same, and return its mark as it stands then."""
     key = _PREFIX + slug
     while True:
         found = [mark for mark in await services.store.marks(key) if mark.key == key]
@@ -159,10 +194,9 @@ async def _carry_out(services: Services, mark: Mark) -> None:
     plan = mark.value
     at = datetime.fromisoformat(plan["at"])
     with holding(services.clock, "pins"):
-        async with services.pinning:
-            await services.pins.rotate(
-                slug, reason=plan["reason"], note=plan["note"], now=at, id=plan["id"]
-            )
+        await services.pins.rotate(
+            slug, reason=plan["reason"], note=plan["note"], now=at, id=plan["id"]
+        )
     event = services.event(
         "session_rotated",
         at,

@@ -64,7 +64,7 @@ class Services:
     mail_settled: Signal = attrs.field(factory=Signal)
     """A fire ended, which may have been out for mail."""
     pinning: anyio.Lock = attrs.field(factory=anyio.Lock)
-    """Taken to clear a pin, and to change one that must not have been cleared meanwhile."""
+    """Taken by whoever clears, sets or changes a pin, from his look at it to the end."""
     follow_ups_url: str | None = None
     """Where what runs in a turn asks for follow-ups over HTTP, if the host serves that."""
     tokens: RunTokens = attrs.field(factory=RunTokens)

@@ -14,6 +14,8 @@ What was taken over and is not settled yet is remembered here, so trouble with t
 middle loses none of them. A crash in the middle leaves claims, as the first one did.
 """
 
+from collections.abc import Callable
+
 import attrs
 
 from drumbeat.core.attempts import next_attempt
@@ -37,21 +39,22 @@ class Settlement:
         """Whether nothing is left to settle."""
         return self._left == []
 
-    async def carry_on(self) -> list[RunRecord]:
-        """Settle what is left, and return the records of the runs that were interrupted.
+    async def carry_on(self, ended: Callable[[RunRecord], None]) -> None:
+        """Settle what is left.
+
+        Args:
+            ended: told of each run that was interrupted, as soon as that is committed.
 
         Raises:
             StoreError: the store is in trouble; a further call goes on where this one stopped.
         """
-        interrupted: list[RunRecord] = []
         if self._left is None:
             self._left = await self.services.store.take_over()
         while self._left:
             record = await self._settle(self._left[0])
-            if record is not None:
-                interrupted.append(record)
             del self._left[0]
-        return interrupted
+            if record is not None:
+                ended(record)
 
     async def _settle(self, claim: Claim) -> RunRecord | None:
         services, fire = self.services, claim.fire

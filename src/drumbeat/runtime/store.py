@@ -282,6 +282,7 @@ class SqliteStore(Store):
         run: RunRecord | None,
         *,
         again_at: datetime | None = None,
+        runs: Sequence[RunRecord] = (),
         fires: Sequence[Fire] = (),
         marks: Sequence[Mark] = (),
         events: Sequence[Event] = (),
@@ -289,13 +290,14 @@ class SqliteStore(Store):
         """As `Store.finish`; the conversations that the run held are freed with it.
 
         Raises:
-            NotFound: `fire-not-found`, the fire of `run` is not in the store.
+            NotFound: `fire-not-found`, the fire of `run` is not in the store; `run-unknown`, one of
+                `runs` is not.
             ValueError: `run` is given with a claim on a conversation.
         """
         await self._write(
             "finish",
             lambda ledger: ledger.finish(
-                claim, run, again_at=again_at, fires=fires, marks=marks, events=events
+                claim, run, again_at=again_at, runs=runs, fires=fires, marks=marks, events=events
             ),
         )
 

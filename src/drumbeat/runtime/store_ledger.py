@@ -167,16 +167,9 @@ class Ledger(FireLedger):
     ) -> None:
         """As `Store.record`."""
         own = None if claim is None else self._held(claim)
-        if run is not None:
-            if claim is not None and claim.fire is None and not self._has_run(run.run_id):
-                # An answer to a run that was purged must not bring it, and its intent, back.
-                raise NotFound(
-                    Problem(
-                        code="run-unknown",
-                        message=f"there is no run {run.run_id!r} any more",
-                        remedy="it was purged; its conversation can be gone on with by another run",
-                    )
-                )
+        if run is not None and claim is not None and claim.fire is None:
+            self._write_run_again(run)
+        elif run is not None:
             self._write_run(run)
         for fire in settled:
             if fire.verdict is None:
@@ -199,12 +192,15 @@ class Ledger(FireLedger):
         run: RunRecord | None,
         *,
         again_at: datetime | None = None,
+        runs: Sequence[RunRecord] = (),
         fires: Sequence[Fire] = (),
         marks: Sequence[Mark] = (),
         events: Sequence[Event] = (),
     ) -> None:
         """As `Store.finish`."""
         seq = self._held(claim)
+        for answered in runs:
+            self._write_run_again(answered)
         self._free(claim)
         if seq is not None:
             self._finish_fire(seq, claim, run, again_at)
@@ -246,6 +242,18 @@ class Ledger(FireLedger):
     def _has_run(self, run_id: str) -> bool:
         found = self.db.execute("SELECT 1 FROM runs WHERE run_id = ?", (storable(run_id),))
         return found.fetchone() is not None
+
+    def _write_run_again(self, run: RunRecord) -> None:
+        if not self._has_run(run.run_id):
+            # An answer to a run that was purged must not bring it, and its intent, back.
+            raise NotFound(
+                Problem(
+                    code="run-unknown",
+                    message=f"there is no run {run.run_id!r} any more",
+                    remedy="it was purged; its conversation can be gone on with by another run",
+                )
+            )
+        self._write_run(run)
 
     def _write_run(self, run: RunRecord) -> None:
         seq, _ = self._fire(run.fire.id)

@@ -418,8 +418,24 @@ async def _check_conversations(store: Store) -> None:
     after = _only(await store.runs(target="talk-run"))
     _same(len(after.turns), 2 * len(run.turns), "a finished run is given the turns of replies")
     _same((after.handle, after.intent), ("later", run.intent), "and keeps its intent")
-    await store.finish(freed, None)
+    event = _event("reply_completed", None)
+    before = await _all_events(store)
+    try:
+        await store.finish(
+            freed, None, runs=[run, attrs.evolve(run, run_id="nowhere")], events=[event]
+        )
+    except NotFound:
+        pass
+    else:
+        _true(False, "writing a run again that is not in the store raises NotFound")
+    _same(_only(await store.runs(target="talk-run")), after, "and writes none of the others")
+    again = attrs.evolve(after, turns=run.turns * 3)
+    await store.finish(freed, None, runs=[again], events=[event])
+    stored = _only(await store.runs(target="talk-run"))
+    _same(stored, again, "what a reply added is written as its conversation is freed")
+    _same(len(await _all_events(store)), len(before) + 1, "with its event, once")
     await _lost(store.record, claim=freed, run=run)
+    await _lost(store.finish, freed, None, runs=[run])
 
 
 async def _check_take_over(store: Store) -> None:
