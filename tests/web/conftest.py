@@ -90,6 +90,8 @@ class Served:
 
     def __init__(self, port: int) -> None:
         self.port = port
+        # Threads of the tests' own: the loop's are for what is tested.
+        self._threads = anyio.CapacityLimiter(50)
 
     async def request(
         self,
@@ -99,7 +101,9 @@ class Served:
         headers: Mapping[str, str] | None = None,
     ) -> Got:
         """Make one request over a connection of its own."""
-        return await to_thread.run_sync(self._request, method, path, body, dict(headers or {}))
+        return await to_thread.run_sync(
+            self._request, method, path, body, dict(headers or {}), limiter=self._threads
+        )
 
     def _request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Got:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
@@ -121,7 +125,7 @@ class Served:
 
     async def raw(self, *parts: bytes, hang_up: bool = False) -> bytes:
         """Send bytes as they are; return what comes until the server closes."""
-        return await to_thread.run_sync(self._raw, parts, hang_up)
+        return await to_thread.run_sync(self._raw, parts, hang_up, limiter=self._threads)
 
     def _raw(self, parts: tuple[bytes, ...], hang_up: bool) -> bytes:
         with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from drumbeat.client import Client
 from drumbeat.core.webhooks import bounded_slot
-from drumbeat.web.doors import Handler, admitted, answer, read_body, shown
+from drumbeat.web.doors import Handler, admitted, answer, read_body, shown, unread
 
 __all__ = ["run_automation"]
 
@@ -30,7 +30,8 @@ def run_automation(client: Client) -> Handler:
             return refusal
         body = await read_body(request, most=_MOST)
         if body is None:
-            return answer(413, code="body-too-large", reason=f"more than {_MOST} bytes")
+            reason = f"more than {_MOST} bytes"
+            return answer(413, code="body-too-large", reason=reason, headers=unread(request))
         asked = _read(body)
         if isinstance(asked, str):
             return answer(400, code="body-invalid", reason=asked)

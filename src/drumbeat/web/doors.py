@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from drumbeat.client import Client
 from drumbeat.errors import DrumbeatError, NotFound
 
-__all__ = ["Door", "Handler", "admitted", "answer", "failure", "read_body"]
+__all__ = ["Door", "Handler", "admitted", "answer", "failure", "read_body", "shown", "unread"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -131,6 +131,14 @@ async def read_body(request: Request, *, most: int) -> bytes | None:
         parts.append(part)
         more = message.get("more_body", False)
     return b"".join(parts)
+
+
+def unread(request: Request) -> dict[str, str]:
+    """The header of an answer to a request that was not read to its end: let go of the connection.
+
+    Servers would wait for the rest of it. HTTP/2 has no such header, and ends the one stream.
+    """
+    return {"Connection": "close"} if request.scope["http_version"] in ("1.0", "1.1") else {}
 
 
 def shown(value: Mapping[str, Any], *, status: int = 200) -> Response:

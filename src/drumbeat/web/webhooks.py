@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from drumbeat.client import Client
-from drumbeat.web.doors import Handler, read_body
+from drumbeat.web.doors import Handler, read_body, unread
 
 __all__ = ["take_webhook"]
 
@@ -25,6 +25,10 @@ def take_webhook(client: Client, *, max_body: int) -> Handler:
             headers=request.headers,
             body=body,
         )
-        return Response(told.body, status_code=told.status, headers=dict(told.headers))
+        return Response(
+            told.body,
+            status_code=told.status,
+            headers={**told.headers, **(unread(request) if body is None else {})},
+        )
 
     return handle
