@@ -13,11 +13,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import drumbeat
-from drumbeat import lint_automation, validate_automation_content
+from drumbeat import lint_automation, validate_automation_content, validate_job_content
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ENV = os.environ | {"PYTHONPATH": str(Path(drumbeat.__file__).parent.parent)}
 FILES = sorted(EXAMPLES.glob("*/workspace/automations/*.md"))
+JOBS = sorted(EXAMPLES.glob("*/workspace/jobs/*.md"))
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def python(*args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_there_are_automations_to_look_at() -> None:
     """The tests below have files to work on."""
     assert len(FILES) >= 8
+    assert len(JOBS) >= 1
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -52,6 +54,14 @@ def test_an_example_loads_without_a_finding(path: Path) -> None:
     assert validate_automation_content(text, path=path).slug == path.stem
     now = datetime(2026, 3, 2, tzinfo=UTC)
     assert lint_automation(text, path=path, zone=ZoneInfo("Europe/Berlin"), now=now) == []
+
+
+@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
+def test_a_job_of_an_example_loads_without_a_finding(path: Path) -> None:
+    """The same for jobs."""
+    text = path.read_bytes()
+    assert validate_job_content(text, path=path).slug == path.stem
+    assert lint_automation(text, path=path, kind="job") == []
 
 
 @pytest.mark.slow
@@ -137,7 +147,8 @@ def test_the_crossed_answers_are_those_that_the_page_shows(examples: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("example", "passed"), [("custom-agent", 7), ("in-your-tests", 7), ("chat-replies", 4)]
+    ("example", "passed"),
+    [("custom-agent", 7), ("in-your-tests", 7), ("chat-replies", 4), ("fastapi-host", 1)],
 )
 def test_the_tests_of_an_example_pass(examples: Path, example: str, passed: int) -> None:
     """They do what their pages say, all of them."""
