@@ -379,6 +379,9 @@ def test_no_secret_gets_into_a_message() -> None:
         "git@github.com:acme/product.git",
         "git.acme.com:product.git",
         "file:///srv/git/product.git",
+        "http://127.0.0.1:8123/product.git",
+        "http://localhost/product.git",
+        "http://[::1]:8123/product.git",
     ],
 )
 def test_an_address_of_a_repository(address: str) -> None:
@@ -395,6 +398,8 @@ def test_an_address_of_a_repository(address: str) -> None:
         ("ssh://git:pw@github.com/a", "repo-credentials"),
         ("git:pw@github.com:a", "repo-credentials"),
         ("http://github.com/a", "repo-invalid"),
+        ("http://127.0.0.1.evil.example/a", "repo-invalid"),
+        ("http://localhost.evil.example/a", "repo-invalid"),
         ("git://github.com/a", "repo-invalid"),
         ("ext::sh -c x", "repo-invalid"),
         ("-oProxyCommand=x", "repo-invalid"),
