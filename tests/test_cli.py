@@ -296,19 +296,6 @@ def test_validate_knows_a_job_from_inside_its_folder(
     assert "1 file checked: 0 problems" in call("validate", ".").output
 
 
-@pytest.mark.parametrize("path", ["ws/jobs/door.md", "ws"])
-def test_validate_says_what_nothing_serves(workspace: Path, path: str) -> None:
-    """A file that an engine refuses is not found to be fine."""
-    write(
-        workspace / "jobs/door.md",
-        JOB.replace("---\nCount", "repo: https://example.org/a.git\n---\nCount"),
-    )
-    result = call("validate", path)
-    assert result.exit_code == 1
-    assert "ws/jobs/door.md:3:1: " in result.output
-    assert "[repo-unserved]" in result.output
-
-
 def test_validate_reads_a_job_s_schedule_by_the_zone_of_jobs(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from drumbeat import Client, Engine, Pin, SessionPins, Settings, SystemClock
 from drumbeat.cli.commands import drumbeat
 from drumbeat.runtime.store import SqliteStore
+from drumbeat.runtime.store_schema import SCHEMA_VERSION
 from drumbeat.testing import ManualClock, ScriptedAgent, drive
 
 GREETING = """\
@@ -227,7 +228,7 @@ def test_a_doctor_finds_a_good_workspace_well(workspace: Path) -> None:
     result = call("doctor")
     assert result.exit_code == 0, result.output
     assert "FAIL" not in result.output
-    assert "schema 1" in result.output
+    assert f"schema {SCHEMA_VERSION}" in result.output
     assert "ok   sessions: 1 conversation" in result.output
 
 

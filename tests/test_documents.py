@@ -15,6 +15,7 @@ import pytest
 
 import drumbeat
 from drumbeat import Settings
+from drumbeat.core.git_access import TOKEN
 from drumbeat.core.signatures import DOOR_SECRETS
 from drumbeat.runtime.config_files import OPERATOR_VARIABLE
 
@@ -207,7 +208,9 @@ def _rows(page: str, heading: str) -> list[list[str]]:
 
 
 def _shown(value: object) -> str:
-    """A default as the table writes it: a number, `none`, or a duration in its largest unit."""
+    """A default as the table writes it: a number, `none`, names, a duration in its largest unit."""
+    if isinstance(value, tuple):
+        return ", ".join(f"`{name}`" for name in value)
     if value is None or not isinstance(value, timedelta):
         return "none" if value is None else str(value)
     seconds = int(value.total_seconds())
@@ -232,7 +235,7 @@ def test_the_settings_page_has_every_variable_that_is_read_or_set() -> None:
     """What the code asks the environment for, and what a run is given."""
     rows = _rows("settings.md", "Variables of the environment")
     listed = {name for cells in rows for name in re.findall("`([A-Z_]+)`", cells[0])}
-    read: set[str] = set(DOOR_SECRETS) | {OPERATOR_VARIABLE}
+    read: set[str] = set(DOOR_SECRETS) | {OPERATOR_VARIABLE, TOKEN}
     for path in (ROOT / "src" / "drumbeat").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         read |= set(re.findall(r"\b(?:env|environ|host)\.get\(\"([A-Z_]+)\"", text))

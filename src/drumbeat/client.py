@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from drumbeat.core.callers import check_caller
 from drumbeat.core.explain import NEAR, Known, explain, subject_of
+from drumbeat.core.git_access import known_secrets
 from drumbeat.core.model import (
     Answer,
     Automation,
@@ -285,7 +286,10 @@ class Client(Entered):
         return check_caller(headers, secrets=self._door_secrets(), now=self._clock.now())
 
     def _door_secrets(self) -> Env:
-        return door_secrets(os.environ) if self._secrets is None else self._secrets
+        return door_secrets(self._environment()) if self._secrets is None else self._secrets
+
+    def _environment(self) -> Env:
+        return os.environ
 
     async def follow_up(
         self, token: str, prompt: str, *, after: timedelta, slug: str | None = None
@@ -407,7 +411,7 @@ class Client(Entered):
         return self._redactor().text(requests.check_reason(reason))
 
     def _redactor(self) -> Redactor:
-        return Redactor(self._door_secrets())
+        return Redactor(known_secrets(self._environment(), self._door_secrets()))
 
     async def _paused(self) -> dict[str, str]:
         store = await self._readable()

@@ -17,7 +17,7 @@ not take then is made up for by the dispatcher (the runs that were going) and by
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta, tzinfo
 from pathlib import Path
 from traceback import format_exception
@@ -29,6 +29,7 @@ import attrs
 from anyio import to_thread
 
 from drumbeat.client import Client
+from drumbeat.core.git_access import git_token, known_secrets
 from drumbeat.core.model import (
     Automation,
     DeliveryIntent,
@@ -74,9 +75,10 @@ from drumbeat.runtime.packs import load_packs
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.rules import Rules
 from drumbeat.runtime.schedule_marks import Zones
-from drumbeat.runtime.search_path import door_secrets, search_path
+from drumbeat.runtime.search_path import search_path
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
+from drumbeat.runtime.skills import Layers
 from drumbeat.runtime.standby import outcome, stand_by
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.upkeep import log_broken
@@ -100,6 +102,7 @@ class _Parts:
     zones: Zones
     workspace: WorkspaceCache
     packs: tuple[Pack, ...]
+    skills: Layers
     config: ConfigFiles
 
 
@@ -124,6 +127,8 @@ class Engine(Client):
         base_url: where `drumbeat.web.routes(engine)` is reached by what runs in a turn, such as
             `http://127.0.0.1:8000`; turns are told of `/followups` below it. None when it is not
             served.
+        skills: folders of skills (`<name>/SKILL.md` in each) that the host brings. A skill of the
+            workspace goes before one of the same name, and an earlier folder before a later one.
         standby: when another engine holds the data folder, wait as a client for it to go, and take
             over then: see `drumbeat.Status.state`.
         clock: where time comes from; `drumbeat.testing.ManualClock` in tests.
@@ -131,7 +136,8 @@ class Engine(Client):
         pins: in place of `session_pins.json`.
 
     Raises:
-        TypeError: the agent, the deliverer or a mail source is a class, or lacks its async method.
+        TypeError: the agent, the deliverer or a mail source is a class, or lacks its async method;
+            `skills` is one folder and no sequence of them.
         ValueError: `base_url` is no http or https address, or has a query or a password in it.
     """
 
@@ -148,6 +154,7 @@ class Engine(Client):
         mail: Mapping[str, MailSource] | None = None,
         env: Env | None = None,
         base_url: str | None = None,
+        skills: Sequence[Folder] = (),
         standby: bool = False,
         clock: Clock | None = None,
         store: Store | None = None,
@@ -159,6 +166,10 @@ class Engine(Client):
             check_brought("deliverer", deliverer, "deliver")
         for system, source in (mail or {}).items():
             check_brought(f"mail[{system!r}]", source, "poll")
+        if isinstance(skills, str | os.PathLike):
+            msg = f"skills must be a sequence of folders: give skills=[{skills!r}]"
+            raise TypeError(msg)
+        self._skills = tuple(map(Path, skills))
         self._agent = agent
         self._deliverer = deliverer
         self._mail = dict(mail or {})
@@ -230,8 +241,12 @@ class Engine(Client):
         first = await workspace.reload()
         if first.error is not None:
             raise first.error
-        packs, config = await self._surroundings(env)
-        return _Parts(env=env, zones=zones, workspace=workspace, packs=packs, config=config)
+        folders = await to_thread.run_sync(lambda: tuple(map(Path.absolute, self._skills)))
+        skills = Layers(workspace=self.workspace_dir, folders=folders)
+        packs, config = await self._surroundings(env, skills)
+        return _Parts(
+            env=env, zones=zones, workspace=workspace, packs=packs, skills=skills, config=config
+        )
 
     async def _take(self, parts: "_Parts", holder: str) -> Life:
         """Begin the life of the engine that holds the folder, what an earlier one left included."""
@@ -272,26 +287,25 @@ class Engine(Client):
 
         await undisturbed(close)
 
-    async def _surroundings(self, env: Env) -> tuple[tuple[Pack, ...], ConfigFiles]:
-        """The packs and the configuration; what is wrong with them is refused at the start."""
+    async def _surroundings(self, env: Env, skills: Layers) -> tuple[tuple[Pack, ...], ConfigFiles]:
+        """The packs and the configuration; what is wrong there or with skills is refused."""
         packs, problems = await load_packs(self.workspace_dir)
         config = ConfigFiles(self.workspace_dir, env=env)
         change = await config.reload()
         if change.error is not None:
             problems = (*problems, *change.error.problems)
+        problems = (*problems, *await skills.check())
         if problems:
             raise WorkspaceError(problems)
         return packs, config
 
-    def _door_secrets(self) -> Env:
-        if self._secrets is None and self._env is not None:
-            return door_secrets(self._env)
-        return super()._door_secrets()
+    def _environment(self) -> Env:
+        return os.environ if self._env is None else self._env
 
     def _services(self, parts: "_Parts", store: Store) -> Services:
         env = parts.env
         secrets = self._door_secrets()
-        redactor = Redactor(secrets)
+        redactor = Redactor(known_secrets(env, secrets))
         if self._pins is None:
             self._pins = SessionPins(self.data_dir, clock=self._clock)
         memory = env.get("MEMORY_DIR")
@@ -309,10 +323,12 @@ class Engine(Client):
             memory_dir=Path(memory).absolute() if memory else self.data_dir / "memory",
             base_env=env,
             withheld=frozenset(secrets),
+            git_token=git_token(env, secrets),
             search_path=search_path(
                 workspace=self.workspace_dir, packs=parts.packs, base=env.get("PATH", os.defpath)
             ),
             packs=parts.packs,
+            skills=parts.skills,
             config=parts.config,
             zones=parts.zones,
             follow_ups_url=self._follow_ups_url,

@@ -34,6 +34,14 @@ def render(**changed: Any) -> str:
     return render_context(**given_ | changed)
 
 
+def test_a_clone_is_named_with_its_address_and_never_rules() -> None:
+    text = render(clone=("https://github.com/a/b", PurePosixPath("/d/runs/mail/1/work")))
+    where = "- the one you work in, a fresh clone of https://github.com/a/b: /d/runs/mail/1/work"
+    assert where in text.splitlines()
+    assert "never rules how you work" in text
+    assert "clone" not in render()
+
+
 def tag_of(text: str) -> str:
     found = re.match(r"<drumbeat-context ([0-9a-f]+)>\n", text)
     assert found is not None

@@ -101,9 +101,7 @@ def test_a_broken_file_and_too_many_of_them_are_told_of() -> None:
         (run(text=" \n"), "succeeded, deliver (policy-always)"),
         (run(state="running", intent=None), "running"),
         (
-            run(
-                state="failed", failure=Problem(code="run-timeout", message="a\nb", remedy="")
-            ),
+            run(state="failed", failure=Problem(code="run-timeout", message="a\nb", remedy="")),
             "failed, deliver (policy-always): a b [run-timeout]",
         ),
     ],

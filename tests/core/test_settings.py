@@ -61,6 +61,21 @@ def test_a_turn_may_have_a_limit_or_none() -> None:
         Settings(turn_timeout=timedelta(0))
 
 
+@pytest.mark.parametrize(
+    "hosts", [(), ("github.com",), ("git.acme.example:8443", "127.0.0.1:80"), ("[::1]:8123",)]
+)
+def test_hosts_may_have_a_port(hosts: tuple[str, ...]) -> None:
+    assert Settings(git_hosts=hosts).git_hosts == hosts
+
+
+@pytest.mark.parametrize(
+    "hosts", ["github.com", ["github.com"], ("https://github.com",), ("a b",), ("",), (1,), None]
+)
+def test_hosts_are_a_tuple_of_names(hosts: Any) -> None:
+    with pytest.raises(ValueError, match=r"Settings\.git_hosts must be a tuple of hosts"):
+        Settings(git_hosts=hosts)
+
+
 def test_the_environment_names_the_run_limit_and_nothing_else() -> None:
     settings = Settings.from_env({"MAX_CONCURRENT_RUNS": " 7 ", "RUN_TIMEOUT": "60"})
     assert settings.max_concurrent_runs == 7

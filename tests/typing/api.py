@@ -189,6 +189,7 @@ def engines(store: Store) -> Engine:
         settings=Settings(max_concurrent_runs=1, turn_timeout=None),
         secrets={"AGENT_API_SECRET": "x"},
         env={"PATH": "/usr/bin"},
+        skills=[Path("skills"), "more"],
         clock=FrozenClock(),
         store=store,
         pins=pins,

@@ -19,14 +19,13 @@ from drumbeat import (
     lint_automation,
     load_workspace,
     validate_automation_content,
+    validate_job_content,
 )
-from drumbeat.core.job_file import read_job
 from drumbeat.core.model import Kind
 from drumbeat.runtime.config_files import load_config_layers
 from drumbeat.runtime.packs import misnamed_list, pack_findings
 from drumbeat.runtime.requirements import check_requirements
 from drumbeat.runtime.search_path import find_executable, search_path
-from drumbeat.runtime.unserved import unserved
 from drumbeat.runtime.workspace import FOLDERS, workspace_findings
 
 Zones: TypeAlias = Mapping[Kind, tzinfo]
@@ -164,23 +163,10 @@ def _check_file(path: Path, *, zones: Zones, now: datetime) -> Checked:
         return Checked(path=path, problems=(problem,))
     # Where it stands decides, from whichever folder it is named.
     kind: Kind = "job" if path.absolute().parent.name == "jobs" else "automation"
+    validate = validate_job_content if kind == "job" else validate_automation_content
     try:
-        refused = _refused(text, path, kind)
+        validate(text, path=path)
     except AutomationError as error:
-        refused = error.problems
-    if refused:
-        return Checked(path=path, problems=refused)
+        return Checked(path=path, problems=error.problems)
     findings = lint_automation(text, path=path, zone=zones[kind], now=now, kind=kind)
     return Checked(path=path, problems=tuple(findings))
-
-
-def _refused(text: bytes, path: Path, kind: Kind) -> tuple[Problem, ...]:
-    """What keeps a file from loading although it keeps the contract.
-
-    Raises:
-        AutomationError: it does not keep the contract.
-    """
-    if kind == "job":
-        return tuple(unserved(read_job(text, path=path).front_matter.root, path))
-    validate_automation_content(text, path=path)
-    return ()

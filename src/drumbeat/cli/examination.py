@@ -6,6 +6,7 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -13,10 +14,15 @@ from anyio import to_thread
 
 from drumbeat import Client, DrumbeatError, Env, Finding, Problem, Settings, Status, WorkspaceError
 from drumbeat.cli.checking import check_workspace
+from drumbeat.core.git_access import TOKEN, git_token, may_have_token
+from drumbeat.runtime.clone import no_git
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.lock import EngineLock
+from drumbeat.runtime.search_path import find_executable, search_path
+from drumbeat.runtime.skills import Layers
 from drumbeat.runtime.store_schema import SCHEMA_VERSION
 from drumbeat.runtime.store_schema import examine as examine_store
+from drumbeat.runtime.workspace import load_workspace
 from drumbeat.runtime.zones import zones_for
 
 __all__ = ["Examined", "examine"]
@@ -58,7 +64,8 @@ async def examine(
     """
     zones = _zones(env)
     folder = data_dir or workspace / ".drumbeat"
-    areas = [await _files(workspace, env, now), await _configuration(workspace, env), zones]
+    areas = [await _files(workspace, env, now), await _configuration(workspace, env)]
+    areas += [await _skills(workspace), *await _repositories(workspace, env), zones]
     data = await to_thread.run_sync(_data_folder, folder)
     database = await to_thread.run_sync(_database, folder / "drumbeat.db")
     areas += [data, database]
@@ -94,6 +101,41 @@ async def _configuration(workspace: Path, env: Env) -> Examined:
     return Examined(
         name="configuration", found="agent-config.yaml, variables", problems=tuple(problems)
     )
+
+
+async def _skills(workspace: Path) -> Examined:
+    try:
+        skills = await Layers(workspace=await to_thread.run_sync(workspace.absolute)).skills()
+    except DrumbeatError as error:
+        return Examined(name="skills", found="not usable", problems=(error.problem,))
+    return Examined(name="skills", found=_count(len(skills), "skill"))
+
+
+async def _repositories(workspace: Path, env: Env) -> list[Examined]:
+    """What the clones of jobs need; nothing where no job has a `repo`."""
+    try:
+        loaded = await load_workspace(workspace)
+        settings = Settings.from_env(env)
+    except DrumbeatError:
+        return []  # said under `workspace` or `configuration`
+    repos = sorted({job.repo for job in loaded.automations if job.repo is not None})
+    if not repos:
+        return []
+    problems: list[Problem] = []
+    path = search_path(workspace=workspace, packs=loaded.packs, base=env.get("PATH", os.defpath))
+    if await to_thread.run_sync(partial(find_executable, "git", path=path, cwd=workspace)) is None:
+        problems.append(no_git())
+    problems += [
+        Finding(
+            code="git-token-missing",
+            message=f"{repo} is on a host of Settings.git_hosts, and there is no {TOKEN}",
+            remedy=f"set {TOKEN}; a public repository needs none, unless the job pushes",
+        )
+        for repo in repos
+        if git_token(env, {}) is None and may_have_token(repo, settings.git_hosts)
+    ]
+    found = _count(len(repos), "address", "addresses")
+    return [Examined(name="repositories", found=found, problems=tuple(problems))]
 
 
 def _zones(env: Env) -> Examined:
@@ -303,5 +345,5 @@ async def _records(client: Client, now: datetime) -> Examined:
     return Examined(name="records", found="runs, fires, clock", problems=tuple(problems))
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _count(number: int, noun: str, plural: str | None = None) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"

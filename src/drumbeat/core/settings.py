@@ -1,5 +1,6 @@
 """The limits and durations that a host may choose, in one frozen value."""
 
+import re
 from datetime import timedelta
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from drumbeat.core.model import Env
 from drumbeat.errors import InvalidValue, Problem
 
 _DAY = timedelta(days=1)
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
 def _refuse(attribute: "attrs.Attribute[Any]", value: object, wanted: str) -> None:
@@ -37,6 +39,15 @@ def _not_negative(instance: object, attribute: "attrs.Attribute[Any]", value: ob
         _refuse(attribute, value, "a timedelta that is not negative")
 
 
+def _hosts(instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+    if not isinstance(value, tuple) or not all(
+        isinstance(host, str) and _HOST.fullmatch(host) for host in value
+    ):
+        _refuse(
+            attribute, value, 'a tuple of hosts such as "github.com" or "git.acme.example:8443"'
+        )
+
+
 @attrs.frozen(kw_only=True)
 class Settings:
     """The limits and durations of an engine that a host may choose, checked when it is made.
@@ -62,6 +73,9 @@ class Settings:
     """The bound on one turn; None leaves only the run's."""
     inject_timeout: timedelta = attrs.field(default=timedelta(seconds=60), validator=_positive)
     """The bound on one inject tool, in real time."""
+    clone_timeout: timedelta = attrs.field(default=timedelta(minutes=10), validator=_positive)
+    """The bound on the clone that a job with a `repo` works in, in real time; the run's bound holds
+    as well."""
     deliver_timeout: timedelta = attrs.field(default=timedelta(seconds=60), validator=_positive)
     """The bound on one call of the deliverer."""
     drain_timeout: timedelta = attrs.field(default=timedelta(seconds=30), validator=_not_negative)
@@ -104,6 +118,8 @@ class Settings:
     """How many follow-ups of one automation may be pending."""
     follow_up_delay: timedelta = attrs.field(default=30 * _DAY, validator=_positive)
     """The longest delay of a follow-up."""
+    git_hosts: tuple[str, ...] = attrs.field(default=("github.com",), validator=_hosts)
+    """The hosts to which git may show `GITHUB_TOKEN`, each with its port if that is not 443."""
 
     @classmethod
     def from_env(cls, env: Env, /, **overrides: Any) -> Self:

@@ -23,9 +23,9 @@ def _make_folder(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes, *, beside: Path | None = None) -> None:
     _make_folder(path.parent)
-    partial = path.with_name(f".{path.name}.partial")
+    partial = (beside or path.parent) / f".{path.name}.partial"
     try:
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
@@ -73,7 +73,9 @@ class Artifacts:
     async def payload(self, slug: str, run_id: str, name: str, payload: bytes) -> Path:
         """Write a trigger's payload into `work/`, byte for byte, and return its path."""
         path = self.work(slug, run_id) / name
-        await self._do(lambda: _write(path, payload))
+        # What a clone has under the name of the partial may be a link to anywhere.
+        beside = self.folder(slug, run_id)
+        await self._do(lambda: _write(path, payload, beside=beside))
         return path
 
     async def text(self, slug: str, run_id: str, name: str, text: str) -> Path:

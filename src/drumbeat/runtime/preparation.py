@@ -20,9 +20,9 @@ from drumbeat.runtime.requirements import check_requirements
 from drumbeat.runtime.search_path import child_env
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.turns import Ask, Frame
+from drumbeat.runtime.working_folder import WorkingFolder, folder_env, make_ready
 
 _SYSTEM_PROMPT = PurePath("SYSTEM.md")
-_PAYLOAD_FILES = {"inbox": "INBOX_TRIGGER.json"}
 
 
 class Unready(Exception):  # noqa: N818  a signal to the run
@@ -123,27 +123,39 @@ class Preparation:
 
         Raises:
             Unready: something is missing or failed; the problem names all of it.
+            DrumbeatError: so is what it works in or with: a clone, a skill, a folder.
         """
         services, automation = self.services, self.automation
         requirements = await self._requirements()
         slug, run_id = self.record.slug, self.record.run_id
-        env = turn_env(services, slug, run_id)
+        cwd = working_folder(services, automation.kind, slug, run_id)
+        env = folder_env(services, automation, turn_env(services, slug, run_id), cwd)
         asks = await self._injected(env)
         memory_dir = memory_folder(services, automation.kind, slug)
         await self.journal.make(memory_dir)
-        cwd = await self._cwd()
         with holding(services.clock, "agent configuration"):
             layers = await services.config.current()
+        rules = await system_prompt(services, automation.kind)
+        # Last, because it takes longest: what else is wrong is said without it.
+        folder = await make_ready(
+            services,
+            automation,
+            self.record,
+            cwd=cwd,
+            env=env,
+            limit=timedelta(seconds=self.deadline - services.clock.monotonic()),
+        )
         frame = Frame(
             slug=slug,
             automation=automation,
             run_id=run_id,
-            context=await self._context(requirements, memory_dir),
+            context=await self._context(requirements, memory_dir, folder),
             requirements=requirements,
             config=layers.resolve(automation),
             env={**env, **self.follow_ups.env(), "MEMORY_DIR": str(memory_dir)},
-            cwd=cwd,
-            system_prompt=await system_prompt(services, automation.kind),
+            cwd=folder.path,
+            skills=folder.skills,
+            system_prompt=rules,
             memory_dir=memory_dir,
             follow_ups=self.follow_ups,
             deadline=self.deadline,
@@ -212,41 +224,9 @@ class Preparation:
             )
         return asks
 
-    async def _cwd(self) -> Path:
-        services, record, kind = self.services, self.record, self.automation.kind
-        folder = working_folder(services, kind, record.slug, record.run_id)
-        if kind == "job":
-            try:
-                await services.artifacts.prepare(folder)
-            except OSError as error:
-                raise Unready(
-                    Problem(
-                        code="work-folder-unwritable",
-                        message=f"{folder} could not be made: {error.strerror or error}",
-                        remedy="make room in the data folder, and let the engine write there",
-                    )
-                ) from error
-        return folder
-
-    async def _payload(self) -> Path | None:
-        fire, services = self.record.fire, self.services
-        if fire.payload is None:
-            return None
-        name = _PAYLOAD_FILES.get(fire.cause, "WEBHOOK_PAYLOAD.json")
-        try:
-            return await services.artifacts.payload(
-                self.record.slug, self.record.run_id, name, fire.payload
-            )
-        except OSError as error:
-            raise Unready(
-                Problem(
-                    code="payload-unwritable",
-                    message=f"{name} could not be written: {error.strerror or error}",
-                    remedy="make room in the data folder; the payload itself is kept in the store",
-                )
-            ) from error
-
-    async def _context(self, requirements: tuple[Requirement, ...], memory_dir: Path) -> str:
+    async def _context(
+        self, requirements: tuple[Requirement, ...], memory_dir: Path, folder: WorkingFolder
+    ) -> str:
         services, record, fire = self.services, self.record, self.record.fire
         zone, name, _ = services.zones[self.automation.kind]
         job = self.automation.kind == "job"
@@ -254,7 +234,7 @@ class Preparation:
             local=record.started_at.astimezone(zone),
             zone=name,
             cause=fire.cause,
-            payload=await self._payload(),
+            payload=folder.payload,
             interrupted=fire.attempt > 1,
             failed=await last_state(services.store, fire) in ("failed", "aborted"),
             folded=fire.folded_slots,
@@ -265,6 +245,7 @@ class Preparation:
             data_dir=services.data_dir,
             run_folder=services.artifacts.folder(record.slug, record.run_id),
             memory_dir=memory_dir,
+            clone=None if self.automation.repo is None else (self.automation.repo, folder.path),
             systems=await self._standing("systems") if job else None,
             worlds=await self._standing("worlds") if job else None,
         )

@@ -25,6 +25,7 @@ from drumbeat.runtime.preparation import (
 from drumbeat.runtime.requirements import check_requirements
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.turns import Ask, Exchange, Frame
+from drumbeat.runtime.working_folder import folder_env, skills_for_turn
 
 
 @attrs.define(kw_only=True)
@@ -139,6 +140,9 @@ class ReplyTurn:
         except Unready as unready:
             # Without its rules a job's agent must not be spoken to, in a reply as in a run.
             raise unready.as_failure() from unready
+        cwd = working_folder(services, kind, run.slug, run.run_id)
+        skills = await skills_for_turn(services, automation, cwd)
+        env = folder_env(services, automation, turn_env(services, run.slug, run.run_id), cwd)
         return Frame(
             slug=run.slug,
             automation=automation,
@@ -146,12 +150,9 @@ class ReplyTurn:
             context="",
             requirements=met,
             config=layers.resolve(automation, self.profile),
-            env={
-                **turn_env(services, run.slug, run.run_id),
-                **self.follow_ups.env(),
-                "MEMORY_DIR": str(memory_dir),
-            },
-            cwd=working_folder(services, kind, run.slug, run.run_id),
+            env={**env, **self.follow_ups.env(), "MEMORY_DIR": str(memory_dir)},
+            cwd=cwd,
+            skills=skills,
             system_prompt=rules,
             memory_dir=memory_dir,
             follow_ups=self.follow_ups,

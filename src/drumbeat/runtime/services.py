@@ -23,6 +23,7 @@ from drumbeat.runtime.log import log
 from drumbeat.runtime.places import Places
 from drumbeat.runtime.run_tokens import RunTokens
 from drumbeat.runtime.signals import Signal
+from drumbeat.runtime.skills import Layers
 from drumbeat.runtime.workspace import WorkspaceCache
 
 _PROBE = "probe:store"
@@ -45,8 +46,11 @@ class Services:
     memory_dir: Path
     base_env: Env
     withheld: Collection[str]
+    git_token: str | None = attrs.field(repr=False)
+    """What git may show to the hosts of `Settings.git_hosts`."""
     search_path: tuple[Path, ...]
     packs: tuple[Pack, ...]
+    skills: Layers
     config: ConfigFiles
     zones: Mapping[Kind, tuple[tzinfo, str, str]]
     mail: Mapping[str, MailSource] = attrs.field(factory=dict[str, MailSource])

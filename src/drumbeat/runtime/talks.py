@@ -22,6 +22,7 @@ from drumbeat.runtime.reply_turn import current_layers
 from drumbeat.runtime.search_path import child_env
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.turns import Ask, Exchange, Frame
+from drumbeat.runtime.working_folder import skills_for_turn
 
 
 class _Unwritten(Journal):
@@ -90,7 +91,7 @@ async def begin_talk(
 
     Raises:
         NotFound: there is no such profile.
-        AgentError: the workspace's `SYSTEM.md` cannot be read.
+        AgentError: the workspace's `SYSTEM.md` or a skill cannot be read.
     """
     slug = f"_{origin}"
     name = f"{origin}-{uuid4()}"
@@ -101,6 +102,7 @@ async def begin_talk(
         rules = await system_prompt(services, "job")
     except Unready as unready:
         raise unready.as_failure() from unready
+    skills = await skills_for_turn(services, None, services.workspace_dir)
     journal = _Unwritten(services=services, slug=slug, run_id=name)
     await journal.make(memory_dir)
     limit = services.settings.run_timeout
@@ -122,6 +124,7 @@ async def begin_talk(
             withheld=services.withheld,
         ),
         cwd=services.workspace_dir,
+        skills=skills,
         system_prompt=rules,
         memory_dir=memory_dir,
         follow_ups=NoFollowUps(),

@@ -64,6 +64,7 @@ class Frame:
     config: Json
     env: Mapping[str, str]
     cwd: Path
+    skills: tuple[Path, ...]
     system_prompt: str | None
     memory_dir: Path
     follow_ups: FollowUps
@@ -211,7 +212,7 @@ class Exchange:
             context=context,
             requirements=frame.requirements,
             system_prompt=frame.system_prompt,
-            skills=(),
+            skills=frame.skills,
             # Copies: what an agent does to them must reach neither the next turn nor the record.
             config=deepcopy(frame.config),
             memory_dir=frame.memory_dir,

@@ -8,9 +8,6 @@ its stamp believed. Links are read every time. Content that is unchanged is neve
 What is missing is not what is gone: a file counts as removed after two reloads in a row, since
 editors and version control replace files by taking them away first; and a folder that is not there
 is an error which leaves everything as it was last known, since disks get unmounted.
-
-A job file may ask for what an engine does not serve: an inbox, a clone. It is refused
-here (`unserved.py`), and not by the contract, which knows these keys.
 """
 
 import os
@@ -27,7 +24,7 @@ import attrs
 from anyio import to_thread
 
 from drumbeat.core.automation_file import validate_automation_content
-from drumbeat.core.job_file import read_job
+from drumbeat.core.job_file import validate_job_content
 from drumbeat.core.model import Automation, Workspace
 from drumbeat.core.routes import said_route
 from drumbeat.core.slug import slug_clashes, slug_problem
@@ -36,7 +33,6 @@ from drumbeat.errors import AutomationError, Finding, NotFound, Problem, Workspa
 from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
 from drumbeat.runtime.packs import load_packs
-from drumbeat.runtime.unserved import unserved
 
 FOLDERS = ("automations", "jobs")
 """Where files that say what runs are looked for; nothing below these is entered."""
@@ -234,10 +230,9 @@ def _parse(
     try:
         if path.parent.name != "jobs":
             return validate_automation_content(data, path=path), ()
-        job = read_job(data, path=path, systems=systems)
+        return validate_job_content(data, path=path, systems=systems), ()
     except AutomationError as error:
         return None, error.problems
-    return job.automation, tuple(unserved(job.front_matter.root, path))
 
 
 def _misplaced(path: Path, entry: os.DirEntry[str]) -> Problem | None:

@@ -1,0 +1,214 @@
+"""The folder that a run works in: what its file asks for, made ready before the first turn.
+
+Theory of operation. An automation file works in the workspace, and nothing is laid there. A job
+works in its run's own `work/`: a fresh clone, where its file names a repository, and then the
+payload and the skills. Of a clone these are hidden (`clone.py`), so that the agent can add all that
+it changed; a payload that cannot be hidden lies beside the clone.
+"""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import attrs
+from anyio import to_thread
+
+from drumbeat.core.git_access import git_env
+from drumbeat.core.model import Automation, RunRecord
+from drumbeat.errors import AgentError, DrumbeatError, Problem
+from drumbeat.runtime.clock import holding
+from drumbeat.runtime.clone import Clone, clone_repository
+from drumbeat.runtime.log import log
+from drumbeat.runtime.services import Services
+from drumbeat.runtime.skills import lay_skills, skills_at_hand
+
+_PAYLOAD_FILES = {"inbox": "INBOX_TRIGGER.json"}
+_IGNORE_ALL = b"*\n"
+
+
+@attrs.frozen(kw_only=True)
+class WorkingFolder:
+    """A folder that is ready to be worked in, and what stands in it for the turns."""
+
+    path: Path
+    skills: tuple[Path, ...]
+    payload: Path | None
+
+
+def folder_env(
+    services: Services, automation: Automation | None, env: Mapping[str, str], cwd: Path
+) -> dict[str, str]:
+    """The environment of whoever works in the folder of `automation`, made of a run's."""
+    if automation is None or automation.repo is None:
+        return dict(env)
+    return git_env(
+        env,
+        address=automation.repo,
+        hosts=services.settings.git_hosts,
+        token=services.git_token,
+        folder=str(cwd.parent),
+    )
+
+
+async def standing_skills(
+    services: Services, automation: Automation | None, cwd: Path
+) -> tuple[Path, ...]:
+    """The skills for a folder as it stands; nothing is laid.
+
+    Raises:
+        DrumbeatError: one of the workspace's or the engine's is damaged.
+    """
+    with holding(services.clock, "skills"):
+        ours = await services.skills.skills()
+        if automation is None or automation.kind != "job":
+            return tuple(ours.values())
+        return await skills_at_hand(ours, cwd)
+
+
+async def skills_for_turn(
+    services: Services, automation: Automation | None, cwd: Path
+) -> tuple[Path, ...]:
+    """The same for a turn that is no part of a run.
+
+    Raises:
+        AgentError: one of the workspace's or the engine's is damaged.
+    """
+    try:
+        return await standing_skills(services, automation, cwd)
+    except DrumbeatError as error:
+        raise AgentError(error.problem.message, code=error.problem.code) from error
+
+
+async def make_ready(
+    services: Services,
+    automation: Automation,
+    record: RunRecord,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    limit: timedelta,
+) -> WorkingFolder:
+    """Make the folder of a run ready.
+
+    Args:
+        services: the engine's.
+        automation: what its file says.
+        record: the run.
+        cwd: where it works.
+        env: what `folder_env` made.
+        limit: how long the run has left.
+
+    Raises:
+        DrumbeatError: a folder, a clone, the payload or a skill could not be had; no turn is spent.
+    """
+    if automation.kind != "job":
+        skills = await standing_skills(services, automation, cwd)
+        payload = await _payload(services, record)
+        return WorkingFolder(path=cwd, skills=skills, payload=payload)
+    with holding(services.clock, "skills"):
+        ours = await services.skills.skills()
+    try:
+        await services.artifacts.prepare(cwd)
+    except OSError as error:
+        raise _unwritable(cwd, error) from error
+    clone = None
+    if automation.repo is not None:
+        clone = await _cloned(services, record, automation.repo, cwd=cwd, env=env, limit=limit)
+        await to_thread.run_sync(_refuse_clash, record, cwd)
+    payload = await _payload(services, record)
+    with holding(services.clock, "skills"):
+        laid = await lay_skills(ours, cwd)
+        if clone is not None:
+            try:
+                payload = await _hide(clone, laid.names, payload)
+            except OSError as error:
+                raise _unwritable(cwd, error) from error
+    return WorkingFolder(path=cwd, skills=laid.paths, payload=payload)
+
+
+async def _cloned(
+    services: Services,
+    record: RunRecord,
+    address: str,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    limit: timedelta,
+) -> Clone:
+    began = services.clock.monotonic()
+    with holding(services.clock, f"cloning {address}"):
+        clone = await clone_repository(
+            address, cwd, env=env, timeout=min(limit, services.settings.clone_timeout)
+        )
+    log.info(
+        "repo_cloned",
+        slug=record.slug,
+        run_id=record.run_id,
+        repo=address,
+        seconds=round(services.clock.monotonic() - began, 3),
+    )
+    return clone
+
+
+async def _payload(services: Services, record: RunRecord) -> Path | None:
+    payload = record.fire.payload
+    if payload is None:
+        return None
+    name = _payload_name(record)
+    try:
+        return await services.artifacts.payload(record.slug, record.run_id, name, payload)
+    except OSError as error:
+        raise DrumbeatError(
+            Problem(
+                code="payload-unwritable",
+                message=f"{name} could not be written: {error.strerror or error}",
+                remedy="make room in the data folder; the payload itself is kept in the store",
+            )
+        ) from error
+
+
+def _payload_name(record: RunRecord) -> str:
+    return _PAYLOAD_FILES.get(record.fire.cause, "WEBHOOK_PAYLOAD.json")
+
+
+def _refuse_clash(record: RunRecord, cwd: Path) -> None:
+    """Refuse a repository with a file of the payload's name: prompts name it, and mean ours."""
+    name = _payload_name(record)
+    if record.fire.payload is not None and os.path.lexists(cwd / name):
+        raise DrumbeatError(
+            Problem(
+                code="payload-blocked",
+                message=f"the repository has a {name} of its own, where what came from outside "
+                "would lie",
+                remedy="rename that file in the repository",
+            )
+        )
+
+
+async def _hide(clone: Clone, skills: tuple[str, ...], payload: Path | None) -> Path | None:
+    """Keep git from picking up what was laid into a clone; say where the payload is then."""
+    name = None if payload is None else payload.name
+    names = [*skills, *([name] if name else [])]
+    await clone.exclude(names)
+    seen = await clone.picked_up(names)
+    if payload is not None and name in seen:
+        beside = clone.folder.parent / payload.name
+        await to_thread.run_sync(payload.rename, beside)
+        payload = beside
+    for skill in skills:
+        if not any(each.startswith(f"{skill}/") for each in seen):
+            continue
+        # The nearest file has the last word, and is not read below a folder that it leaves out.
+        await to_thread.run_sync((clone.folder / skill / ".gitignore").write_bytes, _IGNORE_ALL)
+    return payload
+
+
+def _unwritable(folder: Path, error: OSError) -> DrumbeatError:
+    return DrumbeatError(
+        Problem(
+            code="work-folder-unwritable",
+            message=f"{folder} could not be made ready: {error.strerror or error}",
+            remedy="make room in the data folder, and let the engine write there",
+        )
+    )
