@@ -33,6 +33,7 @@ from drumbeat.core.git_access import git_token, known_secrets
 from drumbeat.core.model import (
     Automation,
     DeliveryIntent,
+    Draft,
     Env,
     Fire,
     Health,
@@ -65,6 +66,7 @@ from drumbeat.runtime.awaited import Awaited
 from drumbeat.runtime.brought import check_brought, follow_ups_url
 from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.config_files import ConfigFiles
+from drumbeat.runtime.drafting import Drafting
 from drumbeat.runtime.entered import Folder
 from drumbeat.runtime.follow_ups import ask_with_token
 from drumbeat.runtime.inbox_marks import inbox_states
@@ -792,6 +794,40 @@ class Engine(Client):
         life = self._talking("no question")
         return await life.awaited.attend(
             Awaited(), lambda: answer_question(life.services, question, profile)
+        )
+
+    async def draft_job(self, description: str, *, dry_run: bool = False) -> Draft:
+        """Let the agent write the file of a job that does what a person describes.
+
+        The agent is told the contract of job files, the automations that there are and the mail
+        systems. What it answers is judged as the workspace would judge the file, errors of the
+        linter included; it is shown what is wrong and asked again, twice. A file that is in order
+        is created as `jobs/<slug>.md`, at once and wholly, never over another one; it runs from the
+        next reload on. Nothing else is recorded. Its turns are of origin `draft` and slug
+        `_draft`, and are taken as those of `ask` are.
+
+        Args:
+            description: what the job is to do and when, in the person's words.
+            dry_run: write nothing.
+
+        Returns:
+            The file, or the last answer with what is wrong with it.
+
+        Raises:
+            AgentError: a turn failed, as the agent said; `turn-timeout`; `draft-timeout` after
+                `Settings.run_timeout`; `system-prompt-unreadable`.
+            WorkspaceError: `jobs/` is a link out of the workspace, or no folder.
+            EngineBusy: the engine stands by, drains or has stopped; a turn that was going was
+                cancelled.
+            ValueError: `description` is blank.
+        """
+        if not description.strip():
+            msg = "description must not be blank"
+            raise ValueError(msg)
+        life = self._talking("no description of a job")
+        drafting = Drafting(services=life.services)
+        return await life.awaited.attend(
+            Awaited(), lambda: drafting.draft(description, dry_run=dry_run)
         )
 
     def _talking(self, what: str) -> Life:

@@ -472,6 +472,19 @@ class Health:
 
 
 @attrs.frozen(kw_only=True)
+class Draft:
+    """A job file as an agent wrote it, and what became of it.
+
+    `path` is the file that was written, on a dry run the one that would have been. It is None when
+    there are `problems`, which then are those of the last answer; `text` is that answer.
+    """
+
+    text: str
+    path: Path | None
+    problems: tuple[Problem, ...]
+
+
+@attrs.frozen(kw_only=True)
 class Due:
     """A moment of a schedule: `folded` earlier ones go with it; one `missed` is too late to run."""
 

@@ -206,7 +206,7 @@ def _look(
     if known is not None and digest == known.digest:
         settled = stamp is not None and stamp == known.stamp
         return attrs.evolve(known, stamp=stamp, settled=settled, missing=False)
-    automation, problems = _parse(data, path, systems)
+    automation, problems = judged(data, path, systems)
     is_job = path.parent.name == "jobs"
     return _File(
         automation=automation,
@@ -224,9 +224,19 @@ def _stamp(info: os.stat_result) -> _Stamp | None:
     return info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino
 
 
-def _parse(
+def judged(
     data: bytes, path: Path, systems: Collection[str] | None
 ) -> tuple[Automation | None, tuple[Problem, ...]]:
+    """Judge the text of a file as a workspace does, by where it lies.
+
+    Args:
+        data: what stands in the file.
+        path: relative to the workspace.
+        systems: the mail systems the host has.
+
+    Returns:
+        What it says, and what keeps it from being run.
+    """
     try:
         if path.parent.name != "jobs":
             return validate_automation_content(data, path=path), ()
