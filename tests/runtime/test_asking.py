@@ -37,6 +37,7 @@ def files(folder: Path) -> dict[str, bytes]:
 async def test_a_question_is_one_turn_beside_all_automations(host: Any) -> None:
     host.write()
     host.file("SYSTEM.md", "Be brief.")
+    skill = host.file("skills/reports/SKILL.md", "How to report.").parent
     host.file(
         "agent-config.yaml",
         "default:\n  debug:\n    level: low\nprofiles:\n  deep:\n    debug:\n      level: high\n",
@@ -52,6 +53,7 @@ async def test_a_question_is_one_turn_beside_all_automations(host: Any) -> None:
     assert (turn.is_new, turn.attempt, turn.timeout) == (True, 1, HOUR)
     assert turn.session_id != run.session_id
     assert turn.system_prompt == "Be brief."
+    assert turn.skills == (skill,)
     assert turn.config == {"debug": {"level": "high"}}
     assert turn.cwd == host.workspace
     assert turn.memory_dir == host.data / "memory" / "_ask"
