@@ -435,6 +435,19 @@ def test_upcoming_names_what_will_never_come(workspace: Path) -> None:
     ]
 
 
+def test_upcoming_names_a_schedule_that_its_zone_never_brings(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clocks in Berlin skip that hour on the last Sunday of March, its only day."""
+    monkeypatch.setenv("TIMEZONE", "Europe/Berlin")
+    write(workspace / "jobs/gap.md", '---\ncron: "*/10 2 * 3 L0"\n---\nLook.\n')
+    result = call("upcoming", "--workspace", workspace)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "gap is never due: its schedule has no moment in Europe/Berlin; see drumbeat validate"
+    ]
+
+
 def test_upcoming_says_when_nothing_comes(here: Path) -> None:
     """A workspace without schedules is said to bring nothing."""
     manual = GOOD.replace("schedule\n    expression: daily at 07:00", "manual")

@@ -21,6 +21,7 @@ from drumbeat.core.model import (
     Fire,
     Health,
     InboxTrigger,
+    Interval,
     Pin,
     Receipt,
     Refused,
@@ -637,7 +638,9 @@ class Client(Entered):
             run=run,
             now=now,
             upcoming=upcoming,
-            note=_note(workspace, slug, (await self._paused()).get(slug)),
+            note=_note(
+                workspace, slug, (await self._paused()).get(slug), comes=upcoming is not None
+            ),
             known=known,
         )
 
@@ -752,8 +755,8 @@ def _unknown(workspace: Workspace, slug: str) -> NotFound:
     )
 
 
-def _note(workspace: Workspace, slug: str, paused: str | None) -> str:
-    """What keeps `slug` from being due at present."""
+def _note(workspace: Workspace, slug: str, paused: str | None, *, comes: bool) -> str:
+    """What keeps `slug` from being due at present; `comes` when a moment of it is foreseen."""
     automation = workspace.find(slug)
     if automation is None:
         return "its file is broken" if _stands(workspace, slug) else "there is no file of it"
@@ -767,6 +770,8 @@ def _note(workspace: Workspace, slug: str, paused: str | None) -> str:
         if not unread and mail:
             return f"mail to {mail[0].system}:{mail[0].address} makes it run"
         return "its schedule cannot be read" if unread else "no schedule makes it due"
+    if not comes and not isinstance(automation.schedule, Interval):
+        return "its schedule has no moment in its zone"
     return ""
 
 

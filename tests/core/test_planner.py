@@ -235,6 +235,20 @@ def test_a_schedule_without_slots_is_refused_and_leaves_the_slug_without_one() -
     assert plan.next_due() is None
 
 
+def test_a_schedule_that_its_zone_leaves_no_further_slot_is_not_due_again() -> None:
+    """Since 1981 the clocks in Berlin skip this hour on the last Sunday of March, its only day."""
+    plan = Planner(zone=ZoneInfo("Europe/Berlin"))
+    before = datetime(1980, 3, 30, tzinfo=UTC)
+    plan.set("a", parse_schedule("*/30 2 * 3 L0"), now=before)
+    plan.set("b", parse_schedule("daily at 07:00"), now=before)
+    coming = plan.upcoming(before + 2 * DAY, before)
+    slots = [(each.slug, each.slot.hour, each.slot.minute) for each in coming]
+    assert slots == [("a", 1, 0), ("a", 1, 30), ("b", 6, 0), ("b", 6, 0)]
+    assert plan.take(before + 2 * HOUR) == due("a", before + HOUR + 30 * MINUTE, folded=1)
+    assert plan.take(before + 12 * HOUR) == due("b", before + 6 * HOUR)
+    assert plan.due_of("a") is None
+
+
 def test_naive_instants_are_refused() -> None:
     """With a word on what to give."""
     plan = planner()

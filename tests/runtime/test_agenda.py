@@ -395,6 +395,39 @@ async def test_an_expression_outside_the_grammar_is_loud_and_an_event_once_per_c
     assert "its schedule cannot be read" in why
 
 
+GAP = "*/10 2 * 3 L0"
+"""Of elapsed time, and on a day on which the clocks in Berlin skip that hour in every year."""
+
+
+async def test_a_schedule_that_its_zone_never_brings_stops_nothing_and_is_said(host: Any) -> None:
+    host.write("brief", trigger=at("daily at 13:30"))
+    host.write("gap", trigger=at(GAP))
+    with capture_logs() as logs:
+        async with host.engine(timezone="Europe/Berlin") as engine:
+            assert (await engine.status()).workspace.find("gap") is not None
+            coming = await engine.upcoming(until=START + 2 * DAY)
+            assert {due.slug for due in coming} == {"brief"}
+            await host.look(2)
+            (event,) = await host.events(engine, "automation_unschedulable")
+            why = await engine.why("gap", at=START)
+            host.write("gap", trigger=at(GAP), enabled=False)
+            await host.look()
+            host.write("gap", trigger=at("daily at 14:00"))
+            await host.look()
+            await host.clock.advance(DAY)
+            assert {fire.slug for fire in await engine.fires()} == {"brief", "gap"}
+            host.write("gap", trigger=at(GAP))
+            await host.clock.advance(2 * DAY)
+            assert len(await engine.fires("gap")) == 1
+            assert (await engine.status()).state == "running"
+    assert (event.slug, event.data["expression"]) == ("gap", GAP)
+    assert "no slot in Europe/Berlin" in event.data["reason"]
+    assert "its schedule has no moment in its zone" in why
+    loud = [line for line in logs if line["event"] == "automation_unschedulable"]
+    assert {line["log_level"] for line in loud} == {"error"}
+    assert len(loud) > 2
+
+
 # ---- the folder
 
 

@@ -9,15 +9,18 @@ import anyio
 import click
 
 from drumbeat import (
+    Automation,
     Client,
     Due,
     NotFound,
     Problem,
     RunRecord,
+    ScheduleError,
     ScheduleTrigger,
     Status,
     SystemClock,
     Workspace,
+    next_fire,
 )
 from drumbeat.cli.group import data_dir_option, workspace_option
 from drumbeat.cli.output import Output, local, read_instant, visible
@@ -59,7 +62,7 @@ async def _upcoming(
     paused = status.paused
     zones = _zones(status)
     _print_zones(output, zones, status.workspace)
-    for line in _never_due(status.workspace, {moment.slug for moment in due}):
+    for line in _never_due(status.workspace, {moment.slug for moment in due}, zones, now):
         output.error(line)
     if not due:
         output.line(f"Nothing comes within {days} days.")
@@ -85,13 +88,17 @@ def _remark(due: Due, *, paused: bool) -> str:
     return "missed" if due.missed else f"+{due.folded} folded" if due.folded else ""
 
 
-def _never_due(workspace: Workspace, due: Collection[str]) -> Iterator[str]:
-    """What somebody may look for in vain: files that do not load, are disabled or unreadable.
+def _never_due(
+    workspace: Workspace, due: Collection[str], zones: Zones, now: datetime
+) -> Iterator[str]:
+    """What somebody may look for in vain: what does not load, is disabled or unschedulable.
 
     Args:
         workspace: as it stands.
         due: what is due all the same: a file that broke keeps the schedule it had, so that
             somebody hears of it.
+        zones: by kind of file.
+        now: the present instant.
     """
     for path in sorted(workspace.problems):
         if path.stem in due:
@@ -112,6 +119,23 @@ def _never_due(workspace: Workspace, due: Collection[str]) -> Iterator[str]:
                     f"{automation.slug} is never due: its schedule cannot be read; "
                     "see drumbeat validate"
                 )
+        zone = zones[automation.kind]
+        if automation.enabled and _never_comes(automation, zone.tzinfo, now):
+            yield (
+                f"{automation.slug} is never due: its schedule has no moment in {zone.name}; "
+                "see drumbeat validate"
+            )
+
+
+def _never_comes(automation: Automation, zone: tzinfo, now: datetime) -> bool:
+    """Whether its schedule is in order, and has no moment in its zone."""
+    if automation.schedule is None:
+        return False
+    try:
+        next_fire(automation.schedule, after=now, zone=zone)
+    except ScheduleError:
+        return True
+    return False
 
 
 @click.command

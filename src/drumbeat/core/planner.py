@@ -25,6 +25,7 @@ import attrs
 
 from drumbeat.core.model import Due, Interval, Schedule
 from drumbeat.core.schedule import missed_slots, next_fire
+from drumbeat.errors import ScheduleError
 
 __all__ = ["Planner"]
 
@@ -103,6 +104,7 @@ class Planner:
         if old is not None and old.schedule == schedule and old.zone == zone:
             return False
         self._entries.pop(slug, None)
+        floor: datetime | None = None
         if old is None:
             base = max((mark for mark in (seen, slot) if mark is not None), default=now)
             entry = _Entry(
@@ -114,8 +116,8 @@ class Planner:
                 finish=_latest(finish, slot),
                 given=deque([] if slot is None else [slot], maxlen=REMEMBERED),
             )
-            _plan(entry, now)
         else:
+            floor = now
             entry = attrs.evolve(
                 old,
                 schedule=schedule,
@@ -124,7 +126,9 @@ class Planner:
                 finish=_latest(old.finish, finish, *old.given),
                 waiting=old.waiting and isinstance(schedule, Interval),
             )
-            _plan(entry, now, floor=now)
+        _plan(entry, now, floor=floor)
+        if entry.due is None and not isinstance(schedule, Interval):
+            next_fire(schedule, after=entry.base, zone=zone)  # raises, and says why
         self._entries[slug] = entry
         self._push(entry)
         return True
@@ -273,10 +277,14 @@ def _plan(entry: _Entry, now: datetime, *, floor: datetime | None = None) -> Non
     entry.due = None if entry.waiting else due
 
 
-def _next_slot(entry: _Entry, base: datetime) -> datetime:
-    slot = next_fire(entry.schedule, after=base, zone=entry.zone)
-    while slot in entry.given:
-        slot = next_fire(entry.schedule, after=slot, zone=entry.zone)
+def _next_slot(entry: _Entry, base: datetime) -> datetime | None:
+    """The next slot behind `base`; None when the last one that its zone leaves has passed."""
+    try:
+        slot = next_fire(entry.schedule, after=base, zone=entry.zone)
+        while slot in entry.given:
+            slot = next_fire(entry.schedule, after=slot, zone=entry.zone)
+    except ScheduleError:
+        return None
     return slot
 
 

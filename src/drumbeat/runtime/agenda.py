@@ -28,7 +28,7 @@ from drumbeat.core.model import (
     ScheduleTrigger,
     Workspace,
 )
-from drumbeat.core.schedule import parse_schedule
+from drumbeat.core.schedule import format_schedule, parse_schedule
 from drumbeat.errors import ClaimLost, ScheduleError
 from drumbeat.runtime.log import log
 from drumbeat.runtime.schedule_marks import (
@@ -62,7 +62,10 @@ class Agenda:
     """
     _marks: dict[str, Mark] = attrs.field(factory=dict)
     _set: dict[str, tuple[Schedule, str]] = attrs.field(factory=dict)
+    _never: dict[str, tuple[tuple[Schedule, str], str]] = attrs.field(factory=dict)
+    """The schedules that have no moment in their zone, and why."""
     _unschedulable: dict[str, str] = attrs.field(factory=dict)
+    """By slug, the expression for which there is an event."""
 
     def __attrs_post_init__(self) -> None:
         self.scheduler.on_jump = self._clock_jumped
@@ -134,6 +137,9 @@ class Agenda:
                 if slug not in declared or not declared[slug].enabled:
                     self.scheduler.remove(slug)
                     del self._set[slug]
+            for slug in list(self._never):
+                if slug not in declared or not declared[slug].enabled:
+                    del self._never[slug]
             for schedule in declared.values():
                 await self._follow(schedule)
             await self._check_schedulable(workspace)
@@ -146,18 +152,25 @@ class Agenda:
             if mark is not None and mark.value["enabled"]:
                 await self._move(slug, enabled=False)
             return
-        if self._set.get(slug) == rule:
+        if rule in (self._set.get(slug), self._never.get(slug, (None, ""))[0]):
             return
+        self._never.pop(slug, None)
         now = self.services.clock.now()
         if mark is None:
             mark = await self._move(slug, **declared.first_mark(now))
         elif not (mark.value["enabled"] and declared.is_ruled_by(mark)):
             mark = await self._move(slug, **declared.edited(now))
         last_finish = (await read_finishes(self.services.store, slug)).get(slug)
-        self.scheduler.set(
-            slug, schedule, zone=declared.zone, **accounted(schedule, mark.value, last_finish)
-        )
-        self._set[slug] = rule
+        try:
+            self.scheduler.set(
+                slug, schedule, zone=declared.zone, **accounted(schedule, mark.value, last_finish)
+            )
+        except ScheduleError as error:
+            # The grammar allows it, and only its zone says that it never comes.
+            self._set.pop(slug, None)
+            self._never[slug] = (rule, error.problem.message)
+        else:
+            self._set[slug] = rule
 
     async def _move(self, slug: str, fire: Fire | None = None, /, **changes: Any) -> Mark:
         """Change a mark, in one transaction with `fire` where one is given."""
@@ -187,15 +200,16 @@ class Agenda:
         return moved
 
     async def _check_schedulable(self, workspace: Workspace) -> None:
-        unreadable = {
-            automation.slug: expression
+        never = {
+            automation.slug: (expression, _why_not(expression))
             for automation in workspace.automations
             if automation.enabled and (expression := _unreadable(automation)) is not None
         }
-        for slug in self._unschedulable.keys() - unreadable.keys():
+        for slug, ((schedule, _), reason) in self._never.items():
+            never[slug] = (format_schedule(schedule), reason)
+        for slug in self._unschedulable.keys() - never.keys():
             del self._unschedulable[slug]
-        for slug, expression in unreadable.items():
-            reason = _why_not(expression)
+        for slug, (expression, reason) in never.items():
             log.error("automation_unschedulable", slug=slug, expression=expression, reason=reason)
             if self._unschedulable.get(slug) == expression:
                 continue

@@ -1,6 +1,7 @@
 """What the schedules of a workspace bring, said beforehand. Writes nothing."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from anyio import to_thread
@@ -8,6 +9,7 @@ from anyio import to_thread
 from drumbeat.core.model import Automation, Due, Interval, Workspace
 from drumbeat.core.planner import Planner
 from drumbeat.core.schedule import next_fire
+from drumbeat.errors import ScheduleError
 from drumbeat.protocols import Store
 from drumbeat.runtime.schedule_marks import (
     Standing,
@@ -93,7 +95,10 @@ async def next_moment(
     declared = schedules[slug]
     if isinstance(declared.schedule, Interval):
         return None
-    return next_fire(declared.schedule, after=since - _INSTANT, zone=declared.zone)
+    try:
+        return next_fire(declared.schedule, after=since - _INSTANT, zone=declared.zone)
+    except ScheduleError:
+        return None  # the last moment that its zone leaves lies before
 
 
 async def _planned(
@@ -124,11 +129,12 @@ async def _planned(
             value = mark.value
         else:
             value = {**mark.value, **declared.edited(now)}
-        planner.set(
-            name,
-            schedule,
-            now=now,
-            zone=declared.zone,
-            **accounted(schedule, value, finishes.get(name)),
-        )
+        with suppress(ScheduleError):  # it has no moment in its zone, so nothing is foreseen
+            planner.set(
+                name,
+                schedule,
+                now=now,
+                zone=declared.zone,
+                **accounted(schedule, value, finishes.get(name)),
+            )
     return planner, schedules
