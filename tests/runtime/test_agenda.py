@@ -351,9 +351,7 @@ async def test_a_broken_file_keeps_its_schedule_so_that_somebody_hears_of_it(hos
 
 async def test_a_broken_file_that_was_never_seen_sound_has_no_schedule(host: Any) -> None:
     host.file("automations/check.md", "---\nautomation:\n  name: 1\n---\n")
-    host.file(
-        "jobs/older.md", "---\ncron: 0 * * * *\nrepo: https://example.org/a.git\n---\nLook.\n"
-    )
+    host.file("jobs/older.md", "---\ncron: 0 * * * *\nbrnch: main\n---\nLook.\n")
     with capture_logs() as logs:
         async with host.engine() as engine:
             await drive(engine, until=START + DAY)
