@@ -254,6 +254,38 @@ def test_a_doctor_names_what_is_wrong_with_policy(
         assert f"[{code}]" in result.output
 
 
+def test_a_doctor_says_what_the_clones_of_jobs_lack(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No git is an error; no token is a warning, as public repositories need none."""
+    monkeypatch.delenv("GITHUB_TOKEN", raising=False)
+    assert "repositories" not in call("doctor").output
+    (workspace / "jobs").mkdir()
+    for slug, repo in (("a", "https://github.com/acme/a"), ("b", "https://git.example/b")):
+        (workspace / "jobs" / f"{slug}.md").write_text(f"---\nrepo: {repo}\n---\nX\n")
+    found = call("doctor")
+    assert found.exit_code == 0
+    assert "warn repositories: 2 addresses" in found.output
+    assert found.output.count("[git-token-missing]") == 1
+    assert "https://github.com/acme/a" in found.output
+    monkeypatch.setenv("GITHUB_TOKEN", "x")
+    assert "ok   repositories: 2 addresses" in call("doctor").output
+    monkeypatch.setenv("PATH", str(workspace))
+    found = call("doctor")
+    assert found.exit_code == 1
+    assert "[git-missing]" in found.output
+
+
+def test_a_doctor_names_damaged_skills(workspace: Path) -> None:
+    (workspace / "skills" / "mail").mkdir(parents=True)
+    found = call("doctor")
+    assert found.exit_code == 1
+    assert "FAIL skills" in found.output
+    assert "[skill-broken]" in found.output
+    (workspace / "skills" / "mail" / "SKILL.md").write_text("Write.\n")
+    assert "ok   skills: 1 skill\n" in call("doctor").output
+
+
 def test_a_doctor_bears_a_workspace_that_cannot_be_read(workspace: Path) -> None:
     lived(workspace)
     (workspace / "drumpacks.txt").write_text("nowhere\n", encoding="utf-8")

@@ -20,7 +20,7 @@ from drumbeat.errors import DrumbeatError, Problem
 from drumbeat.runtime.processes import MIB, Ended, run_process
 
 _ASKING = timedelta(minutes=1)
-"""How long git may take to say what it would pick up; in real time."""
+"""How long git may take to say something about a clone; in real time."""
 
 
 @attrs.frozen(kw_only=True)
@@ -50,19 +50,43 @@ class Clone:
         """
         if not names:
             return frozenset()
-        ended = await run_process(
-            [
-                *("git", "-c", "core.fsmonitor=false", "--literal-pathspecs"),
-                *("ls-files", "--others", "--exclude-standard", "-z", "--", *names),
-            ],
+        ended = await self._git(
+            *("-c", "core.fsmonitor=false", "--literal-pathspecs"),
+            *("ls-files", "--others", "--exclude-standard", "-z", "--", *names),
+        )
+        if ended.how != "exited" or ended.exit_code != 0:
+            raise DrumbeatError(_not_asked(ended))
+        return frozenset(os.fsdecode(name) for name in ended.stdout.split(b"\0") if name)
+
+    async def commit(self) -> str | None:
+        """The commit that is checked out; None in an empty repository.
+
+        Raises:
+            DrumbeatError: nothing is checked out although there are branches; `repo-headless`.
+        """
+        head = await self._git("rev-parse", "--quiet", "--verify", "HEAD")
+        if head.exit_code == 0:
+            return head.stdout.decode("ascii", "replace").strip()
+        branches = await self._git("for-each-ref", "--count=1", "refs/remotes")
+        if branches.exit_code == 0 and not branches.stdout:
+            return None
+        raise DrumbeatError(
+            Problem(
+                code="repo-headless",
+                message="the repository was cloned and nothing of it checked out: its HEAD names "
+                "no branch that it has",
+                remedy="set the default branch of the repository to one that exists",
+            )
+        )
+
+    async def _git(self, *args: str) -> Ended:
+        return await run_process(
+            ["git", *args],
             cwd=self.folder,
             env=clone_env(self.env, address=""),
             timeout=_ASKING,
             stdout_limit=MIB,
         )
-        if ended.how != "exited" or ended.exit_code != 0:
-            raise DrumbeatError(_not_asked(ended))
-        return frozenset(os.fsdecode(name) for name in ended.stdout.split(b"\0") if name)
 
 
 async def clone_repository(address: str, folder: Path, *, env: Env, timeout: timedelta) -> Clone:

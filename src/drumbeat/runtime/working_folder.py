@@ -141,11 +141,13 @@ async def _cloned(
         clone = await clone_repository(
             address, cwd, env=env, timeout=min(limit, services.settings.clone_timeout)
         )
+        commit = await clone.commit()
     log.info(
         "repo_cloned",
         slug=record.slug,
         run_id=record.run_id,
         repo=address,
+        commit=commit,
         seconds=round(services.clock.monotonic() - began, 3),
     )
     return clone

@@ -17,6 +17,7 @@ from anyio import to_thread
 from drumbeat import Reply, Turn
 from drumbeat.runtime.clone import clone_repository
 from drumbeat.runtime.retention import Retention
+from drumbeat.testing import drive
 
 pytestmark = pytest.mark.anyio
 
@@ -117,6 +118,47 @@ async def test_an_empty_repository_and_one_without_filters_are_cloned(
             assert (await engine.run("review")).state == "succeeded"
     assert (agent.turns[0].cwd / ".git").is_dir()
     assert (agent.turns[1].cwd / "code.py").is_file()
+
+
+@one_loop
+async def test_a_repository_of_which_nothing_is_checked_out_aborts(host: Any, repos: Any) -> None:
+    """Git is content with that, and the agent would find an empty folder."""
+    job(host, repos.make(FILES))
+    repos.git("symbolic-ref", "HEAD", "refs/heads/gone")
+    agent = Worker()
+    async with host.engine(agent=agent, env=env()) as engine:
+        run = await engine.run("review")
+    assert (run.state, run.failure.code) == ("aborted", "repo-headless")
+    assert agent.turns == []
+
+
+@one_loop
+async def test_the_git_configuration_of_the_machine_holds(host: Any, repos: Any) -> None:
+    """Here an address of a web host leads to a mirror; hooks and templates have no part in it."""
+    repos.make(FILES)
+    hooks = repos.root / "hooks"
+    hooks.mkdir()
+    (hooks / "post-checkout").write_text("#!/bin/sh\ntouch hooked\n")
+    (hooks / "post-checkout").chmod(0o755)
+    home = repos.root / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text(
+        f'[url "file://{repos.root}/"]\n  insteadOf = https://github.com/acme/\n'
+        f"[core]\n  hooksPath = {hooks}\n[init]\n  templateDir = {repos.root}\n"
+    )
+    host.file(
+        "jobs/review.md",
+        '---\ncron: "0 6 * * 1"\nrepo: https://github.com/acme/product.git\n---\n\nReview.\n',
+    )
+    agent = Worker(lambda turn: tool(turn, "status", "--porcelain") or "clean")
+    async with host.engine(agent=agent, env=env(HOME=str(home), GITHUB_TOKEN=TOKEN)) as engine:
+        (run,) = await drive(engine, until=host.clock.now() + timedelta(days=7))
+    (turn,) = agent.turns
+    assert run.fire.cause == "schedule"
+    assert run.turns[0].reply.text == "clean"
+    assert turn.env["GITHUB_TOKEN"] == TOKEN
+    assert not (turn.cwd / ".git" / "home").exists()
+    assert f"a fresh clone of https://github.com/acme/product.git: {turn.cwd}\n" in turn.context
 
 
 @one_loop
@@ -430,6 +472,28 @@ async def test_what_git_says_is_told_without_control_characters_or_users(
     assert "\x1b" not in run.failure.message
     assert "https://…@h/x is odd" in run.failure.message
     assert "code 3" in run.failure.message
+
+
+@one_loop
+@pytest.mark.parametrize(
+    "script, code",
+    [
+        ("case $* in *ls-files*) exit 9;; esac", "clone-failed"),
+        ("case $* in *ls-files*) ;; *for-each*) ;; *rev-parse*) touch .git/info;; esac", None),
+    ],
+)
+async def test_what_cannot_be_hidden_is_not_laid_open(
+    host: Any, repos: Any, script: str, code: str | None
+) -> None:
+    """Neither a git that does not say what it would add, nor a clone that takes no exclude file."""
+    host.tool("git", f'{script}\nexec /usr/bin/git "$@"')
+    host.file("skills/report/SKILL.md", "Report.\n")
+    job(host, repos.make(FILES))
+    agent = Worker()
+    async with host.engine(agent=agent, env=env()) as engine:
+        run = await engine.run("review")
+    assert (run.state, run.failure.code) == ("aborted", code or "work-folder-unwritable")
+    assert agent.turns == []
 
 
 async def test_a_clone_that_takes_too_long_is_ended(host: Any, repos: Any, tmp_path: Path) -> None:
