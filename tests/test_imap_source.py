@@ -1,6 +1,7 @@
 """The IMAP source, against a real server and against one that does whatever a test says."""
 
 import imaplib
+import json
 import logging
 import pickle
 import re
@@ -22,13 +23,14 @@ import pytest
 import trustme
 from anyio import to_thread
 
-from drumbeat.core.model import MailBatch
+from drumbeat import Engine
+from drumbeat.core.model import MailBatch, RunRecord
 from drumbeat.core.senders import decide_mail
 from drumbeat.errors import MailError
 from drumbeat.imap import ImapSource, gmail
 from drumbeat.imap.folder import MAX_HEADERS
 from drumbeat.imap.mark import format_mark, parse_mark
-from drumbeat.testing import ManualClock, check_mail_source
+from drumbeat.testing import ManualClock, ScriptedAgent, check_mail_source, drive
 
 ADDRESS = "jobs@example.com"
 PASSWORD = "correct horse"
@@ -423,6 +425,37 @@ async def test_a_copied_message_id_hides_nothing(server: Scripted) -> None:
     later = await source.poll(ADDRESS, batch.mark)
     assert [message.id for message in later.messages] == ["<a@x>"]
     assert not later.restarted
+
+
+@pytest.mark.anyio
+async def test_mail_in_the_account_starts_a_run_that_names_it(
+    server: Scripted, tmp_path: Path
+) -> None:
+    """And once only, also when the folder is numbered anew and the engine is another one."""
+    (tmp_path / "jobs").mkdir()
+    text = f'---\ninbox: imap:{ADDRESS}\nallowFrom: "@example.com"\n---\n\nLook at the mail.\n'
+    (tmp_path / "jobs" / "desk.md").write_text(text, encoding="utf-8")
+    server.messages = {1: mail("old")}
+    clock = ManualClock(START)
+    asked = mail("Hours?", From="Ann <ann@example.com>", To=ADDRESS)
+    asked.arrived = "30-Nov-2026 11:00:00 +0000"
+
+    async def day() -> list[RunRecord]:
+        source = server.source(clock=clock)
+        engine = Engine(tmp_path, agent=ScriptedAgent(), mail={"imap": source}, clock=clock)
+        async with engine:
+            begun = await drive(engine, until=clock.now() + timedelta(minutes=6))
+            server.messages |= {uid: asked for uid in (12, 13) if server.validity == 7}
+            return begun + await drive(engine, until=clock.now() + timedelta(minutes=6))
+
+    (run,) = await day()
+    assert run.state == "succeeded"
+    payload = json.loads(run.fire.payload or b"")
+    assert [each["subject"] for each in payload["messages"]] == ["Hours?", "Hours?"]
+    assert payload["messages"][0]["id"] == "<Hours?@x>"
+    server.validity = 8
+    server.messages = {1: mail("old"), 2: asked}
+    assert await day() == []
 
 
 # ---- UIDVALIDITY
