@@ -286,6 +286,22 @@ def test_a_doctor_names_damaged_skills(workspace: Path) -> None:
     assert "ok   skills: 1 skill\n" in call("doctor").output
 
 
+def test_a_doctor_names_secrets_that_doors_lack(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each route by its own variable."""
+    for name, auth in (("hub", "github"), ("chat", "slack")):
+        path = workspace / "jobs" / f"{name}.md"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"---\nwebhook: {name}\nauth: {auth}\n---\nLook.\n", encoding="utf-8")
+    monkeypatch.setenv("AGENT_API_SECRET", "a-secret")
+    monkeypatch.delenv("SLACK_SIGNING_SECRET", raising=False)
+    result = call("doctor")
+    assert "warn webhooks: 2 routes" in result.output
+    assert result.output.count("[webhook-secret-missing]") == 1
+    assert "SLACK_SIGNING_SECRET is not set, so chat refuses" in " ".join(result.output.split())
+
+
 def test_a_doctor_bears_a_workspace_that_cannot_be_read(workspace: Path) -> None:
     lived(workspace)
     (workspace / "drumpacks.txt").write_text("nowhere\n", encoding="utf-8")

@@ -102,6 +102,19 @@ def test_a_signal_drains_serve_and_ends_it_well(workspace: Path, number: signal.
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
+def test_serve_says_which_webhooks_nobody_hears(workspace: Path) -> None:
+    """A job that waits for an event which no door of this process lets in is not kept quiet."""
+    (workspace / "jobs").mkdir()
+    (workspace / "jobs/deployed.md").write_text("---\nwebhook: deployed\n---\nLook.\n")
+    with serving(workspace) as process:
+        assert process.stderr is not None
+        assert "deployed: its webhook is not served" in read_until(process.stderr, "webhook")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 async def ask_for_a_run(workspace: Path) -> None:
     async with Client(workspace) as client:
         await client.fire("waiting")

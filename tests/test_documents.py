@@ -57,11 +57,24 @@ def test_the_testing_kit_needs_no_test_runner() -> None:
 
 def test_the_command_line_is_an_extra() -> None:
     """What the core package requires names none of the command line's libraries."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extra = {re.split("[<>=]", line)[0] for line in project["optional-dependencies"]["cli"]}
-    core = {re.split("[<>=]", line)[0] for line in project["dependencies"]}
+    extra, core = _required("cli")
     assert {"click", "rich"} <= extra
     assert extra & core == set()
+
+
+def test_the_doors_are_an_extra() -> None:
+    """Nor those of the web."""
+    extra, core = _required("web")
+    assert extra == {"starlette"}
+    assert extra & core == set()
+
+
+def _required(extra: str) -> tuple[set[str], set[str]]:
+    """The libraries of an extra, and those of the core package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = [project["optional-dependencies"][extra], project["dependencies"]]
+    first, second = ({re.split("[<>=]", line)[0] for line in lines} for lines in named)
+    return first, second
 
 
 # ---- what stands in two places

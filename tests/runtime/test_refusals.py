@@ -101,6 +101,24 @@ async def test_what_the_store_does_not_take_is_counted_on(host: Any, store: Any)
     assert (event.data["count"], event.data["since"]) == (2, since)
 
 
+async def test_what_comes_while_the_store_refuses_is_added(host: Any, store: Any) -> None:
+    """A slow disk that fails at last costs no count of what came meanwhile."""
+    refusals = Refusals(clock=host.clock)
+    refusals.add(route="door", slug="look", code="webhook-unsigned")
+
+    class Slow:
+        async def record(self, **_: Any) -> None:
+            await host.clock.advance(SECOND)
+            refusals.add(route="door", slug="look", code="webhook-unsigned")
+            raise FULL
+
+    since = host.clock.now().isoformat()
+    await refusals.write(Slow(), Redactor({}))
+    await refusals.write(store, Redactor({}))
+    (event,) = await refused(store)
+    assert (event.data["count"], event.data["since"]) == (2, since)
+
+
 async def test_what_fails_otherwise_is_counted_on_and_said(host: Any, store: Any) -> None:
     """A fault, or a cancellation in the middle, loses no count."""
     refusals = Refusals(clock=host.clock)

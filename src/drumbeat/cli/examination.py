@@ -12,9 +12,20 @@ from pathlib import Path
 import attrs
 from anyio import to_thread
 
-from drumbeat import Client, DrumbeatError, Env, Finding, Problem, Settings, Status, WorkspaceError
+from drumbeat import (
+    Client,
+    DrumbeatError,
+    Env,
+    Finding,
+    Problem,
+    Settings,
+    Status,
+    WebhookTrigger,
+    WorkspaceError,
+)
 from drumbeat.cli.checking import check_workspace
 from drumbeat.core.git_access import TOKEN, git_token, may_have_token
+from drumbeat.core.signatures import parse_auth
 from drumbeat.runtime.clone import no_git
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.lock import EngineLock
@@ -22,7 +33,7 @@ from drumbeat.runtime.search_path import find_executable, search_path
 from drumbeat.runtime.skills import Layers
 from drumbeat.runtime.store_schema import SCHEMA_VERSION
 from drumbeat.runtime.store_schema import examine as examine_store
-from drumbeat.runtime.workspace import load_workspace
+from drumbeat.runtime.workspace import WorkspaceCache, load_workspace
 from drumbeat.runtime.zones import zones_for
 
 __all__ = ["Examined", "examine"]
@@ -65,7 +76,8 @@ async def examine(
     zones = _zones(env)
     folder = data_dir or workspace / ".drumbeat"
     areas = [await _files(workspace, env, now), await _configuration(workspace, env)]
-    areas += [await _skills(workspace), *await _repositories(workspace, env), zones]
+    areas += [await _skills(workspace), *await _repositories(workspace, env)]
+    areas += [*await _webhooks(workspace, env), zones]
     data = await to_thread.run_sync(_data_folder, folder)
     database = await to_thread.run_sync(_database, folder / "drumbeat.db")
     areas += [data, database]
@@ -136,6 +148,29 @@ async def _repositories(workspace: Path, env: Env) -> list[Examined]:
     ]
     found = _count(len(repos), "address", "addresses")
     return [Examined(name="repositories", found=found, problems=tuple(problems))]
+
+
+async def _webhooks(workspace: Path, env: Env) -> list[Examined]:
+    # What is wrong with the folder is said under `workspace`.
+    known = (await WorkspaceCache(workspace).reload()).workspace
+    doors = [
+        (automation.slug, trigger)
+        for automation in known.automations
+        for trigger in automation.triggers
+        if isinstance(trigger, WebhookTrigger)
+    ]
+    if not doors:
+        return []
+    problems = tuple(
+        Finding(
+            code="webhook-secret-missing",
+            message=f"{secret} is not set, so {slug} refuses whoever sends to it",
+            remedy=f"set {secret} where the engine runs",
+        )
+        for slug, trigger in doors
+        if not env.get(secret := parse_auth(trigger.auth).secret_name, "").strip()
+    )
+    return [Examined(name="webhooks", found=_count(len(doors), "route"), problems=problems)]
 
 
 def _zones(env: Env) -> Examined:

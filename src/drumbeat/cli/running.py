@@ -9,7 +9,7 @@ import anyio
 import anyio.abc
 import click
 
-from drumbeat import Agent, Deliverer, Engine, RunRecord
+from drumbeat import Agent, Deliverer, Engine, RunRecord, WebhookTrigger
 from drumbeat.cli.group import FAILED, data_dir_option, log_to_stderr, workspace_option
 from drumbeat.cli.loading import load_agent, load_deliverer
 from drumbeat.cli.output import Output
@@ -149,8 +149,19 @@ async def _serve(
         async with engine:
             entered.set()
             output.error("serving; Ctrl-C or SIGTERM drains")
+            for slug in await _unheard(engine):
+                output.error(f"{slug}: its webhook is not served here; a host with routes has to")
             await engine.wait()
         group.cancel_scope.cancel()
+
+
+async def _unheard(engine: Engine) -> list[str]:
+    """The automations that wait for events which no door of this process lets in."""
+    return [
+        automation.slug
+        for automation in (await engine.status()).workspace.automations
+        if any(isinstance(trigger, WebhookTrigger) for trigger in automation.triggers)
+    ]
 
 
 async def _drain_on_signal(
