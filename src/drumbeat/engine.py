@@ -123,7 +123,8 @@ class Engine(Client):
         timezone: an IANA name or `ZoneInfo` that rules every schedule; None as spec, section 4.
         settings: limits and durations; None reads `Settings.from_env(os.environ)` on entering.
         secrets: values that are redacted from what the engine writes, by variable name, and are not
-            passed on to tools and agents; None takes the doors' variables of the environment.
+            passed on to tools and agents; None takes the doors' variables of the environment. A
+            `GITHUB_TOKEN` is redacted wherever it comes from, and reaches git all the same.
         mail: the mail systems that an `inbox` may name, each with its source.
         env: what tools and agents inherit; None captures `os.environ` on entering.
         base_url: where `drumbeat.web.routes(engine)` is reached by what runs in a turn, such as

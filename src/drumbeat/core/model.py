@@ -262,7 +262,10 @@ class Turn:
     `prompt` is the file's (or tool's) text verbatim; `context` is the engine's and stands on a
     run's first turn only. `turn_id` stays the same over retries, while a retried first turn of a
     conversation gets a fresh `session_id`. `env` is complete, as for a child process. `timeout` is
-    what is left for this turn.
+    what is left for this turn. `cwd` is the workspace, and for a job the run's own `work/`, which
+    is a clone where its file names a repository. `skills` are the folders of the skills that hold
+    there, absolute and in order of their names: the clone's, the workspace's, then the engine's
+    (spec, section 13.5).
     """
 
     turn_id: str

@@ -496,16 +496,28 @@ async def test_what_cannot_be_hidden_is_not_laid_open(
     assert agent.turns == []
 
 
-async def test_a_clone_that_takes_too_long_is_ended(host: Any, repos: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "anyio_backend, limits",
+    [
+        ("asyncio", {"clone_timeout": timedelta(seconds=0.3)}),
+        ("trio", {"run_timeout": timedelta(seconds=0.3)}),
+    ],
+    indirect=["anyio_backend"],
+)
+async def test_a_clone_that_takes_too_long_is_ended(
+    host: Any, repos: Any, tmp_path: Path, limits: dict[str, timedelta]
+) -> None:
+    """By its own limit, or by what the run has left."""
     child = tmp_path / "child"
     host.tool("git", f"echo $$ > {child}; exec sleep 300")
     job(host, f"file://{repos.root}/x")
-    settings = {"clone_timeout": timedelta(seconds=0.1)}
-    async with host.engine(agent=Worker(), env=env(), settings=settings) as engine:
+    async with host.engine(agent=Worker(), env=env(), settings=limits) as engine:
         run = await engine.run("review")
     assert (run.state, run.failure.code) == ("aborted", "repo-timeout")
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(child.read_text()), 0)
+    # On a busy machine its time may be up before it has said who it is.
+    if child.exists() and (pid := child.read_text().strip()):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
 
 
 async def test_a_clone_that_is_cancelled_leaves_no_process(
