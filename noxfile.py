@@ -73,6 +73,16 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def crash(session: nox.Session) -> None:
+    """Kill hosts at every step, 1,000 times on each backend or as asked; say what was violated."""
+    install(session, "test")
+    for backend in ("asyncio", "trio"):
+        folder = session.create_tmp() + f"/crash-{backend}"
+        command = ("python", "tests/crash/kills.py", folder, f"--backend={backend}")
+        session.run(*command, *(session.posargs or ["--kills=1000"]))
+
+
+@nox.session
 def demo(session: nox.Session) -> None:
     """Run the first example, offline, from the package as it would be installed."""
     install(session, package=(".[cli]",))

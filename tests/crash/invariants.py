@@ -1,0 +1,168 @@
+"""What must hold whenever a host was killed, and what once more when all has come to its end."""
+
+from collections import Counter, defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from lives import SECRETS, Ledger
+
+from drumbeat import Client, SessionPins
+
+_ALL = 10_000_000
+
+
+async def violations(folder: Path, *, over: bool) -> list[str]:
+    """Read what is left with the library's own eyes and compare it with what the host was told.
+
+    Args:
+        folder: with `workspace`, and the ledgers `told` and `did`.
+        over: whether the last host went to its end, so that nothing may be open any more.
+    """
+    data_dir = folder / "workspace" / ".drumbeat"
+    told, did = Ledger.read(folder / "told"), Ledger.read(folder / "did")
+    found: list[str] = []
+    async with Client(folder / "workspace", secrets=SECRETS) as client:
+        fires = {fire.id: fire for fire in await client.fires(limit=_ALL)}
+        runs = {run.run_id: run for run in await client.runs(limit=_ALL)}
+        events = [event async for event in client.events(follow=False)]
+        found += [f"run {run} is finished and has no intent" for run in await client.sweep()]
+    await SessionPins(data_dir).all()  # raises if they cannot be read
+
+    slots = Counter((fire.slug, fire.cause, fire.slot) for fire in fires.values())
+    found += [f"{slot} stands {count} times" for slot, count in slots.items() if count > 1]
+    intents = Counter(run.intent.id for run in runs.values() if run.intent)
+    found += [f"intent {intent} stands twice" for intent, count in intents.items() if count > 1]
+    for run in runs.values():
+        if (run.state == "running") != (run.intent is None):
+            found.append(f"{run.run_id} is {run.state} and its intent {run.intent}")
+        if run.fire.id not in fires:
+            found.append(f"{run.run_id} belongs to a fire that is not there")
+    for fire in fires.values():
+        ran = runs.get(fire.run_id or "")
+        if fire.verdict == "ran" and (ran is None or ran.state == "running"):
+            found.append(f"{fire.id} ran, but {fire.run_id} is {ran and ran.state}")
+    # One "running" is what a killed host leaves, one for each slug at most.
+    going = Counter(run.slug for run in runs.values() if run.state == "running")
+    found += [f"{count} runs of {slug} are going" for slug, count in going.items() if count > 1]
+
+    found += _kept(told, fires)
+    found += _delivered_once(did, runs, events)
+    found += _never_at_once(did)
+    if over:
+        found += _all_settled(told, did, fires, runs, sum(1 for _ in _mail(folder)))
+    return found
+
+
+def _mail(folder: Path) -> list[str]:
+    path = folder / "mail"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _kept(told: list[dict[str, Any]], fires: dict[str, Any]) -> list[str]:
+    """Nothing that was acknowledged is lost, and one delivery is one fire."""
+    found: list[str] = []
+    first: dict[str, str] = {}
+    for line in told:
+        if "fire" in line and line["fire"] not in fires:
+            found.append(f"{line} was acknowledged and is lost")
+        if (
+            line["what"] == "event"
+            and first.setdefault(line["delivery"], line["fire"]) != line["fire"]
+        ):
+            found.append(f"delivery {line['delivery']} became two fires")
+    return found
+
+
+def _delivered_once(
+    did: list[dict[str, Any]], runs: dict[str, Any], events: list[Any]
+) -> list[str]:
+    """No intent is confirmed twice; what is confirmed was handed over, in rising attempts."""
+    found: list[str] = []
+    handed: dict[str, list[int]] = defaultdict(list)
+    for line in did:
+        if line["what"] == "delivered":
+            handed[line["intent"]].append(line["attempt"])
+    confirmed = Counter(event.data["intent"] for event in events if event.kind == "delivered")
+    for intent, count in confirmed.items():
+        if count > 1:
+            found.append(f"{intent} is confirmed {count} times")
+        if intent not in handed:
+            found.append(f"{intent} is confirmed and was never handed over")
+    for intent, attempts in handed.items():
+        if sorted(set(attempts)) != attempts:
+            found.append(f"{intent} was handed over in the attempts {attempts}")
+    for run in runs.values():
+        sent = run.delivery == "delivered"
+        if run.intent and sent != (confirmed[run.intent.id] == 1):
+            found.append(f"{run.run_id} is {run.delivery}, confirmed {confirmed[run.intent.id]}")
+    return found
+
+
+def _never_at_once(did: list[dict[str, Any]]) -> list[str]:
+    """Within a life, one slug's turns and one conversation's turns follow each other."""
+    found: list[str] = []
+    going: dict[str, str] = {}
+    for line in did:
+        if line["what"] == "born":
+            going.clear()
+        if line["what"] not in ("begin", "end"):
+            continue
+        keys = [f"session {line['session']}"]
+        if line["origin"] != "reply":  # which talks beside the runs, in a conversation of its own
+            keys.append(f"slug {line['slug']}")
+        if line["what"] == "end":
+            for key in keys:
+                going.pop(key, None)
+            continue
+        for key in keys:
+            if key in going:
+                found.append(f"two turns at once in {key}: {going[key]} and {line['run']}")
+            going[key] = line["run"]
+    return found
+
+
+def _all_settled(
+    told: list[dict[str, Any]],
+    did: list[dict[str, Any]],
+    fires: dict[str, Any],
+    runs: dict[str, Any],
+    mails: int,
+) -> list[str]:
+    found = [f"{fire.id} has no verdict" for fire in fires.values() if fire.verdict is None]
+    found += [f"{run.run_id} is still going" for run in runs.values() if run.state == "running"]
+    pending = [run.run_id for run in runs.values() if run.delivery == "pending"]
+    found += [f"the intent of {run} was never delivered" for run in pending]
+    began = {line["run"] for line in did if line["what"] == "begin"}
+    tries: dict[str, list[Any]] = defaultdict(list)
+    for run in runs.values():
+        tries[run.fire.id].append(run)
+    for line in told:
+        fire = fires.get(line.get("fire", ""))
+        if fire is None:
+            continue
+        if fire.verdict != "ran":
+            found.append(f"{line} was acknowledged and is {fire.verdict}")
+        elif not any(run.run_id in began for run in tries[fire.id]) and not all(
+            # A second interruption ends a fire (spec, section 5), and each may come before a turn.
+            run.state == "interrupted"
+            for run in tries[fire.id]
+        ):
+            found.append(f"{line} was acknowledged and no turn was ever taken for it")
+    contexts = {
+        line["run"]: line["context"] for line in did if line["what"] == "begin" and line["context"]
+    }
+    for attempts in tries.values():
+        attempts.sort(key=lambda run: run.run_id)
+        if len(attempts) > 2 and attempts[0].fire.cause != "inbox":
+            found.append(f"{attempts[0].fire.id} had {len(attempts)} attempts")
+        for before, after in pairwise(attempts):
+            said = contexts.get(after.run_id)
+            if before.state == "interrupted" and said is not None and "interrupted" not in said:
+                found.append(f"{after.run_id} was not told that {before.run_id} was interrupted")
+    if not [line for line in did if line["what"] == "over"]:
+        found.append("the last host did not come to its end")
+    batches = [fire for fire in fires.values() if fire.cause == "inbox"]
+    if mails and not batches:
+        found.append(f"{mails} messages came and none was read")
+    return found
