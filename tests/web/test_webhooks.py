@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from drumbeat import DrumbeatError, Fire, Problem, Settings, StoreError
 from drumbeat.runtime.store import SqliteStore
+from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.testing import ManualClock, ScriptedAgent
 
 pytestmark = pytest.mark.anyio
@@ -368,6 +369,32 @@ async def test_two_files_with_one_route_take_nothing(host: Any) -> None:
         got = await host.call(engine, "POST", DOOR, headers=BEARER)
         assert await engine.fires() == []
     assert (got.status, got.json["code"]) == (503, "webhook-route-broken")
+
+
+async def test_requests_that_come_at_once_share_one_look_at_the_files(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A burst costs a client one stat per file, and none is told of a route too early."""
+    host.job("look", "webhook: door")
+    looks = 0
+    reload = WorkspaceCache.reload
+
+    async def counted(cache: WorkspaceCache, **given: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await reload(cache, **given)
+
+    monkeypatch.setattr(WorkspaceCache, "reload", counted)
+    statuses = []
+
+    async def send() -> None:
+        statuses.append((await host.call(client, "POST", DOOR, headers=BEARER)).status)
+
+    async with host.client() as client, anyio.create_task_group() as group:
+        client._book._clock = ManualClock(START)
+        for _ in range(20):
+            group.start_soon(send)
+    assert (looks, statuses) == (1, [202] * 20)
 
 
 async def test_a_workspace_that_is_not_there_asks_to_come_again(host: Any) -> None:

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import anyio
+
 from drumbeat.core.routes import BrokenRoute, Route, find_route
+from drumbeat.errors import WorkspaceError
 from drumbeat.protocols import Clock
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.workspace import WorkspaceCache
@@ -26,6 +29,7 @@ class RouteBook:
     def __init__(self, workspace: Path, *, clock: Clock) -> None:
         self._clock = clock
         self._cache = WorkspaceCache(workspace)
+        self._looking = anyio.Lock()
         self._looked: float | None = None
         self._removed: float | None = None
 
@@ -35,16 +39,12 @@ class RouteBook:
         Raises:
             WorkspaceError: it is unknown, and the folder cannot be read.
         """
-        now = self._clock.monotonic()
         error = None
-        if self._looked is None or now - self._looked >= _FRESH:
-            removing = self._removed is None or now - self._removed >= _BETWEEN
-            with holding(self._clock, "workspace look"):
-                change = await self._cache.reload(removing=removing)
-            error = change.error
-            if error is None:
-                self._looked = now
-                self._removed = now if removing else self._removed
+        # Whoever comes while it is looked waits for that look, and makes none of its own.
+        async with self._looking:
+            now = self._clock.monotonic()
+            if self._looked is None or now - self._looked >= _FRESH:
+                error = await self._look(now)
         cache = self._cache
         found = find_route(
             name, workspace=cache.workspace, last_good=cache.last_good, said=cache.said_routes
@@ -52,3 +52,12 @@ class RouteBook:
         if found is None and error is not None:
             raise error
         return found
+
+    async def _look(self, now: float) -> WorkspaceError | None:
+        removing = self._removed is None or now - self._removed >= _BETWEEN
+        with holding(self._clock, "workspace look"):
+            change = await self._cache.reload(removing=removing)
+        if change.error is None:
+            self._looked = now
+            self._removed = now if removing else self._removed
+        return change.error
