@@ -165,15 +165,21 @@ async def _called(
     path: str,
     body: bytes = b"",
     headers: Mapping[str, str] | None = None,
+    *,
+    gone: anyio.Event | None = None,
     **options: Any,
 ) -> Got:
-    """Call the doors as an ASGI host does, on whatever loop this is."""
+    """Call the doors as an ASGI host does, on whatever loop this is, until `gone` is set."""
     app = Starlette(routes=routes(client, **options))
     sent: list[dict[str, Any]] = []
+    hung_up = gone or anyio.Event()
     chunks = [body[at : at + 1000] for at in range(0, len(body), 1000)] or [b""]
 
     async def receive() -> dict[str, Any]:
         await anyio.lowlevel.checkpoint()
+        if not chunks:
+            await hung_up.wait()
+            return {"type": "http.disconnect"}
         chunk = chunks.pop(0)
         return {"type": "http.request", "body": chunk, "more_body": bool(chunks)}
 
@@ -196,6 +202,8 @@ async def _called(
         ],
     }
     await app(scope, receive, send)
+    if not sent:
+        return Got(0, {}, b"")  # nobody was left to be answered
     (start, *rest) = sent
     named = {name.decode(): value.decode() for name, value in start["headers"]}
     return Got(start["status"], named, b"".join(part.get("body", b"") for part in rest))

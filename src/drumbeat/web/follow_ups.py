@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from drumbeat.client import Client
 from drumbeat.errors import FollowUpRefused, NotFound, Problem
-from drumbeat.web.doors import Handler, answer, read_body, shown
+from drumbeat.web.doors import Handler, answer, read_body, shown, unread
 
 __all__ = ["schedule_follow_up"]
 
@@ -43,7 +43,8 @@ def schedule_follow_up(client: Client) -> Handler:
             return _refused(Problem(code="run-token-unknown", message=reason, remedy=""))
         body = await read_body(request, most=_MOST)
         if body is None:
-            return answer(413, code="body-too-large", reason=f"more than {_MOST} bytes")
+            reason = f"more than {_MOST} bytes"
+            return answer(413, code="body-too-large", reason=reason, headers=unread(request))
         asked = _read(body)
         if isinstance(asked, str):
             return answer(400, code="body-invalid", reason=asked)
