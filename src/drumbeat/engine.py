@@ -27,6 +27,7 @@ from typing import Literal, Self
 import anyio
 import attrs
 from anyio import to_thread
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from drumbeat.client import Client
 from drumbeat.core.git_access import git_token, known_secrets
@@ -542,7 +543,9 @@ class Engine(Client):
     def _standing_by(self) -> bool:
         return self._life is None and self._running == "standby"
 
-    def _working(self) -> Life:
+    async def _working(self) -> Life:
+        # What cancels the engine may cancel its callers too, who shall hear of just that.
+        await checkpoint_if_cancelled()
         life = self._inside()
         if self._running == "stopped":
             raise self._stopped("the engine has stopped") from self._fault
@@ -562,7 +565,7 @@ class Engine(Client):
     async def _put(self, fire: Fire) -> Fire:
         if self._standing_by:
             return await super()._put(fire)
-        life = self._working()
+        life = await self._working()
         stored = await super()._put(fire)
         life.services.fires_changed.notify()
         return stored
@@ -605,7 +608,7 @@ class Engine(Client):
     async def _require(self, slug: str) -> None:
         if self._standing_by:
             return await super()._require(slug)
-        life = self._working()
+        life = await self._working()
         if not life.services.stands(slug):
             # Its file may have been written a moment ago.
             error = await life.upkeep.reload()
@@ -661,7 +664,7 @@ class Engine(Client):
         """
         if self._standing_by:
             return await self._run_elsewhere(slug)
-        life = self._working()
+        life = await self._working()
         if is_within(life.services, slug):
             raise DrumbeatError(
                 Problem(
@@ -687,6 +690,7 @@ class Engine(Client):
             return waiter.run
         if waiter.fire is not None:
             raise _not_run(waiter.fire)
+        await checkpoint_if_cancelled()
         if self._running == "running":
             raise ClaimLost(
                 Problem(
@@ -717,7 +721,7 @@ class Engine(Client):
         """As `Client.follow_up`; this is who knows the tokens, once it holds the data folder."""
         if self._standing_by:
             return await super().follow_up(token, prompt, after=after, slug=slug)
-        services = self._working().services
+        services = (await self._working()).services
         return await ask_with_token(services, token, prompt, after=after, slug=slug)
 
     async def reply(
@@ -764,7 +768,7 @@ class Engine(Client):
         if wait < timedelta(0):
             msg = f"wait must not be negative, not {wait}"
             raise ValueError(msg)
-        life = self._talking("no reply")
+        life = await self._talking("no reply")
         return await life.replies.reply(target, text, profile, wait=wait)
 
     async def ask(self, question: str, profile: str | None = None) -> Reply:
@@ -792,7 +796,7 @@ class Engine(Client):
         if not question.strip():
             msg = "question must not be blank"
             raise ValueError(msg)
-        life = self._talking("no question")
+        life = await self._talking("no question")
         return await life.awaited.attend(
             Awaited(), lambda: answer_question(life.services, question, profile)
         )
@@ -825,19 +829,19 @@ class Engine(Client):
         if not description.strip():
             msg = "description must not be blank"
             raise ValueError(msg)
-        life = self._talking("no description of a job")
+        life = await self._talking("no description of a job")
         drafting = Drafting(services=life.services)
         return await life.awaited.attend(
             Awaited(), lambda: drafting.draft(description, dry_run=dry_run)
         )
 
-    def _talking(self, what: str) -> Life:
+    async def _talking(self, what: str) -> Life:
         """What takes a turn whose caller waits; `what` is not taken while it drains.
 
         Raises:
             EngineBusy: the engine stands by, drains or has stopped.
         """
-        life = self._working()
+        life = await self._working()
         if life.services.draining:
             raise EngineBusy(_draining(f"takes {what}"))
         return life
@@ -852,7 +856,7 @@ class Engine(Client):
             WorkspaceError: the folder cannot be read; what was known stays.
             StoreError: what changed could not be written; the next look tries again.
         """
-        life = self._working()
+        life = await self._working()
         error = await life.upkeep.reload()
         if error is not None:
             raise error

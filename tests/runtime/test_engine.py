@@ -556,6 +556,43 @@ async def test_an_engine_that_is_being_entered_says_so(host: Any) -> None:
     assert caught.value.problem.code == "not-entered"
 
 
+async def test_who_is_cancelled_with_the_engine_hears_of_that(host: Any) -> None:
+    """And not that the engine stopped, which he brought about."""
+    host.write()
+
+    async def think(turn: Any) -> str:
+        await host.clock.sleep(HOUR)
+        return "done"
+
+    host.agent = ScriptedAgent(default=think)
+    with anyio.fail_after(30), anyio.CancelScope() as scope:
+        async with host.engine() as engine, anyio.create_task_group() as group:
+
+            async def stop() -> None:
+                await anyio.wait_all_tasks_blocked()
+                # The caller is woken before its cancellation can reach it.
+                engine._life.dispatcher.waiters.abandon()
+                scope.cancel()
+
+            group.start_soon(stop)
+            await engine.run("check")
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("what", ["run", "fire", "reload", "reply"])
+async def test_who_is_cancelled_hears_of_that_from_an_engine_that_has_stopped(
+    host: Any, what: str
+) -> None:
+    host.write()
+    with anyio.fail_after(30), anyio.CancelScope() as scope:
+        async with host.engine() as engine:
+            await engine.drain("a test")
+            scope.cancel()
+            given = {"run": ("check",), "fire": ("check",), "reload": (), "reply": ("x", "y")}
+            await getattr(engine, what)(*given[what])
+    assert scope.cancelled_caught
+
+
 # ---- cancellations that no shield keeps out
 
 
