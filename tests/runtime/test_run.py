@@ -211,6 +211,22 @@ async def test_a_run_that_is_over_time_and_then_stopped_is_reported_once(host: A
     assert run.state == "cancelled"
 
 
+async def test_a_run_that_is_over_time_has_failed_by_that_when_it_is_drained(host: Any) -> None:
+    """The fire has had what it was given: no other attempt follows."""
+    host.write()
+    host.agent = ignoring(host, 3 * HOUR)
+    async with host.engine() as engine:
+        await engine.fire("check", slot="ticket-1")
+        await host.clock.advance(HOUR + MINUTE)
+        stop(engine, Ending(state="interrupted"))
+        await host.clock.advance(2 * HOUR)
+        await engine.settled()
+        (run,) = await engine.runs()
+        (fire,) = await engine.fires()
+    assert (run.state, run.failure.code) == ("failed", "run-timeout")
+    assert (fire.verdict, fire.reason) == ("ran", "failed")
+
+
 async def test_a_drain_interrupts_what_does_not_end_in_time(host: Any) -> None:
     """It is voiced, as a run by hand without a slot gets no further attempt."""
     host.write()

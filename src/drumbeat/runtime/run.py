@@ -9,6 +9,7 @@ agent that raises, a time limit, a cancellation, a mistake in the engine itself)
 one automation cannot stop the others.
 """
 
+from datetime import timedelta
 from pathlib import PurePath
 from typing import Literal
 
@@ -79,6 +80,9 @@ class Run:
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     stopping: Ending | None = None
     """Why the run is being cancelled, when somebody cancels it."""
+    _over_at: float | None = None
+    """When its time is up, on the monotonic clock."""
+    _limit: timedelta = timedelta(0)
 
     def __attrs_post_init__(self) -> None:
         services, claim = self.services, self.claim
@@ -97,7 +101,11 @@ class Run:
         """Cancel the run and let it end as `ending`, unless it succeeds all the same.
 
         Of several endings the first counts, but one that people asked for counts before any other.
+        A run whose time is up has failed by that, however long its agent goes on.
         """
+        over_time = self._over_at is not None and self.services.clock.monotonic() >= self._over_at
+        if ending.state == "interrupted" and over_time:
+            ending = self._over_time()
         if self.stopping is None or ending.state == "cancelled":
             self.stopping = ending
         self.scope.cancel()
@@ -147,8 +155,8 @@ class Run:
             await self._begin()
             return Ending(state="aborted", problem=unready.problem)
         await self._begin()
-        limit = self.automation.timeout or services.settings.run_timeout
-        deadline = services.clock.monotonic() + limit.total_seconds()
+        self._limit = limit = self.automation.timeout or services.settings.run_timeout
+        self._over_at = deadline = services.clock.monotonic() + limit.total_seconds()
         try:
             return await bounded(
                 services.clock,
@@ -160,8 +168,16 @@ class Run:
         except Exception as error:  # noqa: BLE001  it becomes the run's failure, which is voiced
             if isinstance(error, OverTime) or services.clock.monotonic() >= deadline:
                 # What an agent makes of its cancellation says nothing about why the run failed.
-                return Ending(state="failed", problem=_over_time(str(limit)))
+                return self._over_time()
             return self._ending(error)
+
+    def _over_time(self) -> Ending:
+        problem = Problem(
+            code="run-timeout",
+            message=f"the run took longer than {self._limit}",
+            remedy="give the run more time, or its steps less to do",
+        )
+        return Ending(state="failed", problem=problem)
 
     def _ending(self, error: Exception) -> Ending:
         if isinstance(error, Unready):
@@ -342,11 +358,3 @@ class Run:
         return await conclude(
             self.services, self.journal, self.claim, self.automation, record, ending
         )
-
-
-def _over_time(limit: str) -> Problem:
-    return Problem(
-        code="run-timeout",
-        message=f"the run took longer than {limit}",
-        remedy="give the run more time, or its steps less to do",
-    )
