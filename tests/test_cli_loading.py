@@ -9,7 +9,7 @@ import pytest
 click = pytest.importorskip("click")
 pytest.importorskip("rich")
 
-from drumbeat.cli.loading import load_agent, load_deliverer  # noqa: E402  needs the extra
+from drumbeat.cli.loading import load_agent, load_deliverer, load_mail  # noqa: E402  needs the extra
 
 HOST = """\
 class Fine:
@@ -30,6 +30,15 @@ def make():
 
 def broken():
     raise RuntimeError("no \\x1b[31m key")
+
+class Source:
+    async def poll(self, address, after): ...
+
+mail = {"imap": Source()}
+classes = {"imap": Source}
+
+def systems():
+    return mail
 
 fine = Fine()
 callable_instance = Callable()
@@ -80,3 +89,23 @@ def test_what_is_no_agent_is_refused_with_the_reason(reference: str, said: str) 
     assert said in deliverer.value.message
     assert agent.value.param_hint == "--agent"
     assert deliverer.value.param_hint == "--deliverer"
+
+
+@pytest.mark.parametrize("attribute", ["mail", "systems"])
+def test_a_mapping_and_what_returns_one_give_mail_systems(attribute: str) -> None:
+    assert list(load_mail(f"cli_host:{attribute}")) == ["imap"]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "said"),
+    [
+        ("number", "gives int and no mapping"),
+        ("make", "gives Fine and no mapping"),
+        ("classes", "no mail source for 'imap'"),
+        ("broken", "could not make the mail systems"),
+    ],
+)
+def test_what_is_no_mapping_of_mail_sources_is_refused(attribute: str, said: str) -> None:
+    with pytest.raises(click.BadParameter, match=said) as caught:
+        load_mail(f"cli_host:{attribute}")
+    assert caught.value.param_hint == "--mail"

@@ -19,11 +19,11 @@ import anyio
 import structlog
 from click.testing import CliRunner, Result
 
-from drumbeat import Client, Engine, Pin, SessionPins, Settings, SystemClock
+from drumbeat import AgentError, Client, Engine, MailBatch, Pin, SessionPins, Settings, SystemClock
 from drumbeat.cli.commands import drumbeat
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.runtime.store_schema import SCHEMA_VERSION
-from drumbeat.testing import ManualClock, ScriptedAgent, drive
+from drumbeat.testing import ManualClock, ScriptedAgent, ScriptedMailbox, drive
 
 GREETING = """\
 ---
@@ -432,3 +432,72 @@ def test_a_doctor_reports_a_run_without_an_intent(workspace: Path) -> None:
     result = call("doctor")
     assert result.exit_code == 1
     assert "[run-without-intent]" in result.output
+
+
+# ---- mail
+
+DESK = """\
+---
+inbox: imap:desk@example.org
+allowFrom: "@example.com"
+---
+Answer it.
+"""
+
+
+class Shut(ScriptedMailbox):
+    """A mailbox that cannot be reached."""
+
+    async def poll(self, address: str, after: str | None, /) -> MailBatch:
+        msg = "connection refused"
+        raise OSError(msg)
+
+
+def test_status_and_doctor_tell_of_inboxes(workspace: Path) -> None:
+    (workspace / "jobs").mkdir()
+    (workspace / "jobs" / "desk.md").write_text(DESK, encoding="utf-8")
+    output = call("status").output
+    assert "imap:desk@example.org, not polled yet" in output
+    lived(workspace)
+    assert "imap:desk@example.org, no such mail system" in call("status").output
+    result = call("doctor")
+    assert result.exit_code == 1
+    assert "imap:desk@example.org of desk is not polled" in result.output
+    assert "[inbox-system-unknown]" in result.output
+
+    async def fail() -> None:
+        agent = ScriptedAgent()
+        async with Engine(workspace, agent=agent, mail={"imap": Shut()}) as engine:
+            async for event in engine.events():
+                if event.kind == "mail_poll_failed":
+                    break
+
+    anyio.run(fail)
+    assert "cannot be polled: OSError: connection refused" in call("status").output
+    result = call("doctor")
+    assert result.exit_code == 1
+    assert "[mail-poll-failed]" in result.output
+
+
+def test_status_and_doctor_tell_of_parked_mail(workspace: Path) -> None:
+    (workspace / "jobs").mkdir()
+    (workspace / "jobs" / "desk.md").write_text(DESK, encoding="utf-8")
+    mailbox = ScriptedMailbox()
+
+    async def park() -> None:
+        settings = Settings(inbox_poll=timedelta(milliseconds=20), inbox_attempts=1)
+        agent = ScriptedAgent(default=AgentError("no"))
+        engine = Engine(workspace, agent=agent, mail={"imap": mailbox}, settings=settings)
+        async with engine:
+            async for event in engine.events():
+                if event.kind == "inbox_begun":
+                    mailbox.send("ann@example.com", "desk@example.org", "Hello")
+                elif event.kind == "mail_parked":
+                    break
+
+    anyio.run(park)
+    assert "parked lately: 1" in call("status").output
+    result = call("doctor")
+    assert result.exit_code == 0
+    assert "ann@example.com: Hello (id 1)" in result.output
+    assert "[mail-parked]" in result.output

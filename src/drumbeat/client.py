@@ -40,7 +40,7 @@ from drumbeat.runtime.delivery_trail import last_failure
 from drumbeat.runtime.entered import Entered, Folder
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.follow_ups import token_elsewhere
-from drumbeat.runtime.inbox_marks import inbox_states
+from drumbeat.runtime.inbox_states import inbox_states
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.log import log
 from drumbeat.runtime.pins import SessionPins
@@ -567,7 +567,7 @@ class Client(Entered):
             waiting=tuple(fire for fire in fires if fire.run_id not in going),
             faults=(),
             zones={kind: (name, source) for kind, (_, name, source) in rules.zones.items()},
-            inboxes=await inbox_states(store, workspace),
+            inboxes=await inbox_states(store, workspace, systems=rules.systems),
         )
 
     async def health(self) -> Health:

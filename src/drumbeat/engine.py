@@ -70,7 +70,7 @@ from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.drafting import Drafting
 from drumbeat.runtime.entered import Folder
 from drumbeat.runtime.follow_ups import ask_with_token
-from drumbeat.runtime.inbox_marks import inbox_states
+from drumbeat.runtime.inbox_states import inbox_states
 from drumbeat.runtime.life import Life
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.log import log
@@ -937,7 +937,9 @@ class Engine(Client):
         try:
             waiting = await services.store.fires(open=True, limit=_ALL, payloads=False)
             paused = await requests.paused(services.store)
-            inboxes = await inbox_states(services.store, services.known_workspace)
+            inboxes = await inbox_states(
+                services.store, services.known_workspace, systems=services.mail
+            )
         except StoreError as error:
             services.trouble(error)
         faults = list(services.faults.values())

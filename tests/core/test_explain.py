@@ -198,6 +198,14 @@ def test_a_fire_that_waits() -> None:
     assert said(fire()) == f"{WHAT} has not run yet."
 
 
+def test_mail_is_named_by_when_it_was_found_and_by_when_it_is_tried_again() -> None:
+    """Its fire is due again after each run that failed."""
+    again = fire(AT + HOUR, cause="inbox", created_at=AT, run_id="r1")
+    told = said(again, record=run(again, "failed", verdict="demote", gate="repeat-failure"))
+    assert told.startswith("brief (inbox) for mail found at 2026-03-02T07:00:00Z ran as r1 and")
+    assert told.endswith("; one more attempt is due at 2026-03-02T08:00:00Z.")
+
+
 def test_an_interrupted_fire_that_runs_again() -> None:
     """A webhook's fire moves on to the crash, and is still found where it was asked for."""
     again = fire(AT + HOUR, cause="webhook", created_at=AT, run_id="r1")

@@ -5,10 +5,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+import anyio
+import attrs
 import pytest
 
-from drumbeat import AgentError, Engine, MailBatch, Problem, RunRecord, StoreError, Turn
-from drumbeat.testing import ManualClock, ScriptedAgent, ScriptedMailbox, drive
+from drumbeat import AgentError, Client, Engine, MailBatch, Problem, RunRecord, StoreError, Turn
+from drumbeat.runtime.store import SqliteStore
+from drumbeat.testing import ManualClock, ScriptedAgent, ScriptedMailbox, check_mail_source, drive
 
 pytestmark = pytest.mark.anyio
 
@@ -511,6 +514,144 @@ async def test_trouble_with_the_store_loses_no_mail(host: Any, box: Mailbox) -> 
         (run,) = await pass_time(engine, HOUR)
     assert seen(run) == ["One"]
     assert box.polls[1:4] == ["1:0:0"] * 3
+
+
+async def test_a_fault_outlives_a_restart_and_makes_no_second_event(
+    host: Any, box: Mailbox
+) -> None:
+    job(host)
+    box.fault = OSError("refused")
+    for _ in range(2):
+        async with host.engine(mail={"imap": box}) as engine:
+            await pass_time(engine, HOUR)
+            assert len(await host.events(engine, "mail_poll_failed")) == 1
+    async with Client(host.workspace) as client:
+        (inbox,) = (await client.status()).inboxes
+    assert (inbox.begun, inbox.fault, inbox.served) == (False, "OSError: refused", True)
+    box.fault = None
+    async with host.engine(mail={"imap": box}) as engine:
+        await pass_time(engine, MINUTE)
+        assert len(await host.events(engine, "mail_poll_recovered")) == 1
+        (inbox,) = (await engine.status()).inboxes
+    assert (inbox.begun, inbox.fault) == (True, "")
+
+
+async def test_a_mistake_of_the_engine_over_a_poll_stops_nothing(
+    host: Any, box: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job(host)
+    async with host.engine(mail={"imap": box}) as engine:
+        await pass_time(engine, MINUTE)
+        box.mail("One")
+        with monkeypatch.context() as patched:
+            patched.setattr("drumbeat.runtime.inbox.decide_mail", None)
+            assert await pass_time(engine, POLL) == []
+            (fault,) = (await engine.status()).faults
+        (run,) = await pass_time(engine, POLL)
+    assert "a mistake in the engine: TypeError" in fault.message
+    assert seen(run) == ["One"]
+
+
+async def test_a_source_that_ignores_its_cancellation_is_told_of_and_never_polled_twice_at_once(
+    host: Any, box: Mailbox
+) -> None:
+    """Also when its file goes away and comes back meanwhile."""
+    going = most = 0
+
+    class Stubborn(ScriptedMailbox):
+        stubborn = True
+
+        async def poll(self, address: str, after: str | None, /) -> MailBatch:
+            nonlocal going, most
+            going += 1
+            most = max(most, going)
+            with anyio.CancelScope(shield=True):
+                await host.clock.sleep(20 * MINUTE if self.stubborn else timedelta(0))
+            going -= 1
+            return await super().poll(address, after)
+
+    job(host)
+    stubborn = Stubborn()
+    async with host.engine(mail={"imap": stubborn}) as engine:
+        await pass_time(engine, 2 * MINUTE)
+        (fault,) = (await engine.status()).faults
+        (host.workspace / "jobs" / "desk.md").unlink()
+        await host.look(3)
+        job(host)
+        await host.look(3)
+        assert (going, most) == (1, 1)
+        stubborn.stubborn = False
+        await pass_time(engine, HOUR)
+    assert most == 1
+    assert len(stubborn.polls) > 1
+    assert fault.code == "mail-poll-stuck"
+
+
+async def test_a_slot_that_another_inbox_of_the_file_had_makes_a_fire_all_the_same(
+    host: Any, box: Mailbox
+) -> None:
+    """Marks are the source's own, and two sources may name two places alike."""
+    other = Mailbox()
+    job(host)
+    async with host.engine(mail={"imap": box, "other": other}) as engine:
+        await pass_time(engine, MINUTE)
+        box.mail("One")
+        (first,) = await pass_time(engine, POLL)
+        job(host, inbox=f"other:{DESK}")
+        await host.look()
+        other.mail("Two")
+        (second,) = await pass_time(engine, POLL)
+        assert await pass_time(engine, HOUR) == []
+        assert len(await host.events(engine, "fire_added")) == 2
+    assert (seen(first), seen(second)) == (["One"], ["Two"])
+    assert first.fire.slot == "1:1:0"
+    assert second.fire.slot == "1:1:0 (1)"
+    assert other.polls[-1] == "1:1:0"
+
+
+async def test_a_batch_that_no_fire_is_out_for_is_taken_back(host: Any, box: Mailbox) -> None:
+    """As a kill leaves it between the two transactions over a slot that is taken."""
+    job(host)
+    async with host.engine(mail={"imap": box}) as engine:
+        await pass_time(engine, MINUTE)
+    box.mail("One")
+    store = SqliteStore(host.data / "drumbeat.db", clock=host.clock)
+    await store.open(holder=None, lease=HOUR)
+    (mark,) = await store.marks("inbox:desk:")
+    lost = mark.value | {"batch": {"fire": "inbox-0", "mark": "9", "handled": [], "last": ""}}
+    await store.record(marks=(attrs.evolve(mark, value=lost),))
+    await store.close()
+    async with host.engine(mail={"imap": box}) as engine:
+        (run,) = await pass_time(engine, 2 * POLL)
+    assert seen(run) == ["One"]
+
+
+async def test_why_speaks_of_mail_and_of_the_next_attempt(host: Any, box: Mailbox) -> None:
+    job(host)
+    host.agent = Agent()
+    async with host.engine(mail={"imap": box}) as engine:
+        await pass_time(engine, MINUTE)
+        idle = await engine.why("desk", at=START)
+        box.mail("One")
+        (run, _) = await pass_time(engine, 15 * MINUTE)
+        failing = await engine.why("desk", at=run.started_at)
+    assert f"at present mail to imap:{DESK} makes it run" in idle
+    assert failing.startswith("desk (inbox) for mail found at 2026-03-02T12:05:00Z ran as ")
+    assert failing.endswith("; one more attempt is due at 2026-03-02T12:30:00Z.")
+
+
+async def test_what_is_no_mail_source_is_refused_at_once(host: Any) -> None:
+    with pytest.raises(TypeError, match=r"mail\['imap'\] must be an instance"):
+        host.engine(mail={"imap": Mailbox})
+
+
+async def test_the_stand_in_for_a_mail_system_keeps_the_contract() -> None:
+    box = ScriptedMailbox(limit=2)
+
+    async def send(subject: str) -> None:
+        box.send("ann@example.com", "jobs@example.com", subject)
+
+    await check_mail_source(lambda: box, send=send)
 
 
 # ---- systems that the host has not

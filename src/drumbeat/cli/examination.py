@@ -235,6 +235,7 @@ async def _state(workspace: Path, folder: Path, env: Env, now: datetime) -> Asyn
             yield await _sessions(client, status)
             yield await to_thread.run_sync(_memory, status, folder, env)
             yield await _deliveries(client, now)
+            yield _mail(status)
             yield await _records(client, now)
     except WorkspaceError:
         yield Examined(name="records", found="not looked at: the workspace cannot be read")
@@ -352,6 +353,37 @@ async def _deliveries(client: Client, now: datetime) -> Examined:
     ]
     found = f"{len(pending)} pending, {len(abandoned)} abandoned"
     return Examined(name="deliveries", found=found, problems=tuple(problems))
+
+
+def _mail(status: Status) -> Examined:
+    problems: list[Problem] = []
+    for inbox in status.inboxes:
+        name = f"{inbox.system}:{inbox.address} of {inbox.slug}"
+        if not inbox.served:
+            problems.append(
+                Problem(
+                    code="inbox-system-unknown",
+                    message=f"{name} is not polled: the last engine had not this mail system",
+                    remedy="let the host give it, as in Engine(mail={…}), or name another one",
+                )
+            )
+        elif inbox.fault:
+            problems.append(
+                Problem(
+                    code="mail-poll-failed",
+                    message=f"{name} could not be polled: {inbox.fault}",
+                    remedy="look at the mailbox and at how the host reaches it",
+                )
+            )
+        problems += [
+            Finding(
+                code="mail-parked",
+                message=f"{name} has parked a message: {line}",
+                remedy="mend what made the run fail; do it by hand, or have it sent again",
+            )
+            for line in inbox.parked
+        ]
+    return Examined(name="mail", found=f"inboxes: {len(status.inboxes)}", problems=tuple(problems))
 
 
 async def _records(client: Client, now: datetime) -> Examined:

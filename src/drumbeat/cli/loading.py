@@ -1,16 +1,16 @@
-"""From `module:attribute` on the command line to the agent or deliverer it names."""
+"""From `module:attribute` on the command line to what it names: agent, deliverer, mail systems."""
 
 import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from drumbeat import Agent, Deliverer
+from drumbeat import Agent, Deliverer, MailSource
 from drumbeat.cli.output import visible
 
 
@@ -38,10 +38,48 @@ def load_deliverer(reference: str) -> Deliverer:
     return deliverer
 
 
-def _load(reference: str, *, option: str, method: str, noun: str) -> Any:
+def load_mail(reference: str) -> Mapping[str, MailSource]:
+    """The mail systems that `reference` names: a mapping of names to sources, or what returns one.
+
+    Raises:
+        click.BadParameter: no such module or attribute, or it is no such mapping.
+    """
+    refuse = _refusal("--mail")
+    found = _found(reference, refuse)
+    if not isinstance(found, Mapping):
+        found = _made(found, reference, "the mail systems", refuse)
+    if not isinstance(found, Mapping):
+        msg = f"{reference!r} gives {type(found).__name__} and no mapping of names to mail sources"
+        raise refuse(msg)
+    for name, source in found.items():
+        if inspect.isclass(source) or not callable(getattr(source, "poll", None)):
+            msg = f"{reference!r} has no mail source for {name!r}, which has a method 'poll'"
+            raise refuse(msg)
+    return found
+
+
+def _refusal(option: str) -> Callable[[str], click.BadParameter]:
     def refuse(message: str) -> click.BadParameter:
         return click.BadParameter(visible(message, lines=True), param_hint=option)
 
+    return refuse
+
+
+def _load(reference: str, *, option: str, method: str, noun: str) -> Any:
+    refuse = _refusal(option)
+    found = _found(reference, refuse)
+    if inspect.isclass(found) or not callable(getattr(found, method, None)):
+        found = _made(found, reference, noun, refuse)
+    if not callable(getattr(found, method, None)):
+        msg = (
+            f"{reference!r} gives {type(found).__name__}, which has no method {method!r}: name "
+            f"{noun}, a class of one, or a function without arguments that returns one"
+        )
+        raise refuse(msg)
+    return found
+
+
+def _found(reference: str, refuse: Callable[[str], click.BadParameter]) -> Any:
     module_name, colon, attribute = reference.partition(":")
     if not (module_name and colon and attribute):
         msg = f"{reference!r} is not of the form module:attribute, such as host:agent"
@@ -60,14 +98,6 @@ def _load(reference: str, *, option: str, method: str, noun: str) -> Any:
         except AttributeError as error:
             msg = f"module {module_name!r} has no attribute {attribute!r}"
             raise refuse(msg) from error
-    if inspect.isclass(found) or not callable(getattr(found, method, None)):
-        found = _made(found, reference, noun, refuse)
-    if not callable(getattr(found, method, None)):
-        msg = (
-            f"{reference!r} gives {type(found).__name__}, which has no method {method!r}: name "
-            f"{noun}, a class of one, or a function without arguments that returns one"
-        )
-        raise refuse(msg)
     return found
 
 

@@ -11,7 +11,7 @@ import click
 
 from drumbeat import Agent, Deliverer, Engine, RunRecord, WebhookTrigger
 from drumbeat.cli.group import FAILED, data_dir_option, log_to_stderr, workspace_option
-from drumbeat.cli.loading import load_agent, load_deliverer
+from drumbeat.cli.loading import load_agent, load_deliverer, load_mail
 from drumbeat.cli.output import Output
 from drumbeat.deliverers import StreamDeliverer
 
@@ -23,6 +23,11 @@ _agent = click.option(
     required=True,
     metavar="MODULE:ATTRIBUTE",
     help="The agent: an instance, a class, or a function without arguments that returns one.",
+)
+_mail = click.option(
+    "--mail",
+    metavar="MODULE:ATTRIBUTE",
+    help="The mail systems: a mapping of names to sources, or a function that returns one.",
 )
 _timezone = click.option(
     "--timezone",
@@ -49,6 +54,7 @@ def _log_level(default: str) -> Callable[[Any], Any]:
     metavar="MODULE:ATTRIBUTE",
     help="Where the message goes; without one it is printed and stays pending.",
 )
+@_mail
 @workspace_option
 @data_dir_option
 @_timezone
@@ -77,6 +83,7 @@ def run(output: Output, /, slug: str, **options: Any) -> None:
     is_flag=True,
     help="When another engine holds the data folder, wait for it to go and take over.",
 )
+@_mail
 @workspace_option
 @data_dir_option
 @_timezone
@@ -103,6 +110,7 @@ def _engine(agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]) 
         agent=agent,
         deliverer=deliverer,
         data_dir=options["data_dir"],
+        mail=load_mail(given) if (given := options["mail"]) else None,
         timezone=options["timezone"],
         standby=options.get("standby", False),
     )

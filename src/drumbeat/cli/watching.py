@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import click
 
-from drumbeat import Client, Event, EventsExpired, Status
+from drumbeat import Client, Event, EventsExpired, InboxState, Status
 from drumbeat.cli.group import data_dir_option, workspace_option
 from drumbeat.cli.output import Output, local, visible
 from drumbeat.runtime.zones import zones_for
@@ -53,10 +53,24 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
             for fire in found.waiting
         ),
         *((slug, "paused", "", reason) for slug, reason in sorted(found.paused.items())),
+        *((inbox.slug, "inbox", "", _inbox(inbox)) for inbox in found.inboxes),
     ]
     if rows:
         output.line()
         output.table(("automation", "", "since or due", "what"), rows)
+
+
+def _inbox(inbox: InboxState) -> str:
+    told = [f"{inbox.system}:{inbox.address}"]
+    if not inbox.served:
+        told.append("no such mail system")
+    elif not inbox.begun:
+        told.append("not polled yet")
+    if inbox.fault:
+        told.append(f"cannot be polled: {inbox.fault}")
+    if inbox.parked:
+        told.append(f"parked lately: {len(inbox.parked)}")
+    return ", ".join(told)
 
 
 def _counts(found: Status) -> str:

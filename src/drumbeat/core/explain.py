@@ -129,7 +129,7 @@ def explain(
 
 
 def _fate(fire: Fire, run: RunRecord | None, known: Known) -> str:
-    what = f"{fire.slug} ({fire.cause}) due at {_time(fire.due)}"
+    what = f"{fire.slug} ({fire.cause}) {_since(fire)}"
     if fire.verdict == "folded":
         return f"{what} was folded into the fire {fire.folded_into}"
     if fire.verdict == "missed":
@@ -146,7 +146,18 @@ def _fate(fire: Fire, run: RunRecord | None, known: Known) -> str:
             return f"{said} and is still running"
         return f"{said}, was going when its engine ended, and is settled at the next start"
     said += f" and {_ended(run)}; {_told(run, known)}"
-    return said if fire.verdict is not None else f"{said}; one more attempt is due"
+    return said if fire.verdict is not None else f"{said}; one more attempt is due{_again(fire)}"
+
+
+def _since(fire: Fire) -> str:
+    # Mail is due again after each run that failed, so when it is due is not when it came.
+    if fire.cause == "inbox":
+        return f"for mail found at {_time(fire.created_at)}"
+    return f"due at {_time(fire.due)}"
+
+
+def _again(fire: Fire) -> str:
+    return f" at {_time(fire.due)}" if fire.cause == "inbox" else ""
 
 
 def _choice(reason: str) -> str:

@@ -431,7 +431,8 @@ class InboxState:
 
     `begun`: whether mail counts by now, which it does from the first poll on. `fire` is the id of
     the one that is out for a batch. `parked` has a line for each of the latest messages that were
-    given up.
+    given up. `fault`: why it could not be polled when that was last tried, "" when it could.
+    `served`: whether the engine has its mail system; for a client, the engine that was last there.
     """
 
     slug: str
@@ -440,6 +441,8 @@ class InboxState:
     begun: bool
     fire: str | None
     parked: tuple[str, ...]
+    fault: str = ""
+    served: bool = True
 
 
 @attrs.frozen(kw_only=True)

@@ -41,11 +41,12 @@ from drumbeat.core.senders import MailDecision, decide_mail
 from drumbeat.errors import ClaimLost, Problem, StoreError
 from drumbeat.runtime.answers import only, said
 from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, is_interrupt
+from drumbeat.runtime.inbox_faults import InboxFaults
 from drumbeat.runtime.inbox_marks import moved, read_standing
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
 
-_REASON_LIMIT = 500
+_REFUSED = "inbox-refused:"
 _SHOWN = 200
 """So much of a sender, a subject or an id stands in an event."""
 _ALL = 1_000_000
@@ -57,17 +58,11 @@ class _Box:
 
     slug: str
     trigger: InboxTrigger
-    enabled: bool
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
 
     @property
     def key(self) -> str:
         return inbox_key(self.slug, self.trigger)
-
-    @property
-    def fault(self) -> str:
-        """Where its fault stands among those of the engine."""
-        return f"inbox:{self.slug}"
 
     @property
     def shown(self) -> str:
@@ -97,14 +92,16 @@ class Inboxes:
     """By slug, those that are polled."""
     _refused: dict[str, str] = attrs.field(factory=dict)
     """By slug, the inbox for which there is an event that nothing serves it."""
-    _failing: dict[str, str] = attrs.field(factory=dict)
-    """By slug, the kind of failure for which there is an event."""
     _polled: dict[str, float] = attrs.field(factory=dict)
     """By key, when it was last polled, so that an edit of its file makes no extra poll."""
     _going: dict[str, anyio.Lock] = attrs.field(factory=dict)
     """By key: an inbox is never polled twice at once, also when its file comes and goes."""
     _writing: int = 0
     _group: anyio.abc.TaskGroup | None = None
+    _faults: InboxFaults = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._faults = InboxFaults(services=self.services)
 
     @property
     def idle(self) -> bool:
@@ -120,7 +117,7 @@ class Inboxes:
             StoreError: an event could not be written; the next call does what is left.
         """
         declared = {
-            automation.slug: _Box(slug=automation.slug, trigger=trigger, enabled=automation.enabled)
+            automation.slug: _Box(slug=automation.slug, trigger=trigger)
             for automation in workspace.automations
             for trigger in automation.triggers
             if isinstance(trigger, InboxTrigger)
@@ -132,7 +129,6 @@ class Inboxes:
         for slug, box in served.items():
             if slug in self._boxes:
                 self._boxes[slug].trigger = box.trigger
-                self._boxes[slug].enabled = box.enabled
             else:
                 self._boxes[slug] = box
                 if self._group is not None:
@@ -145,15 +141,14 @@ class Inboxes:
     def _leave(self, box: _Box) -> None:
         box.scope.cancel()
         del self._boxes[box.slug]
-        self._failing.pop(box.slug, None)
-        self.services.faults.pop(box.fault, None)
+        self._faults.forget(box.slug)
 
     async def _refuse(self, boxes: list[_Box]) -> None:
         """Say loudly at each look which inboxes nothing serves, with an event per change."""
         services = self.services
         for slug in self._refused.keys() - {box.slug for box in boxes}:
             del self._refused[slug]
-            services.faults.pop(f"inbox:{slug}", None)
+            services.faults.pop(_REFUSED + slug, None)
         for box in boxes:
             names = ", ".join(sorted(services.mail)) or "none"
             problem = Problem(
@@ -174,7 +169,7 @@ class Inboxes:
                 )
                 await services.store.record(events=(event,))
                 self._refused[box.slug] = box.key
-            services.faults[box.fault] = problem
+            services.faults[_REFUSED + box.slug] = problem
 
     # ---- polling
 
@@ -278,52 +273,17 @@ class Inboxes:
                 assert isinstance(answer, MailBatch)  # `batch_fault` has looked
                 await self._take(box, mark, standing, answer)
 
-    # ---- a poll that failed
-
     async def _failed(self, box: _Box, code: str, reason: str, *, kind: str = "") -> None:
-        """Say that a poll failed: at each in the log, and by an event once per kind of failure."""
-        services = self.services
-        # Redacted before it is cut, or half a secret would be no secret any more.
-        reason = services.redactor.text(" ".join(reason.split()))[:_REASON_LIMIT]
-        log.warning("mail_poll_failed", slug=box.slug, **box.facts, code=code, reason=reason)
-        if not box.enabled:
-            return
-        services.faults[box.fault] = Problem(
-            code=code,
-            message=f"the inbox {box.shown} of {box.slug} could not be polled: {reason}",
-            remedy="look at the mailbox and at how the host reaches it; it is polled on, and no "
-            "mail is lost",
+        await self._faults.failed(
+            box.slug, box.shown, code=code, reason=reason, kind=kind, facts=box.facts
         )
-        if self._failing.get(box.slug) == code + kind:
-            return
-        event = services.event(
-            "mail_poll_failed",
-            services.clock.now(),
-            box.slug,
-            **box.facts,
-            code=code,
-            reason=reason,
-        )
-        await services.store.record(events=(event,))
-        self._failing[box.slug] = code + kind
-
-    async def _recovered(self, box: _Box) -> None:
-        services = self.services
-        if services.faults.pop(box.fault, None) is not None:
-            log.info("mail_poll_recovered", slug=box.slug, **box.facts)
-        if box.slug in self._failing:
-            event = services.event(
-                "mail_poll_recovered", services.clock.now(), box.slug, **box.facts
-            )
-            await services.store.record(events=(event,))
-            del self._failing[box.slug]
 
     # ---- a poll that brought something
 
     async def _take(
         self, box: _Box, mark: Mark, standing: Standing | None, batch: MailBatch
     ) -> None:
-        await self._recovered(box)
+        await self._faults.over(box.slug, box.facts)
         services, now = self.services, self.services.clock.now()
         self._writing += 1
         try:

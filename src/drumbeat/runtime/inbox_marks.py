@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from drumbeat.core.inbox import Standing, inbox_key, inbox_prefix, message_lines
-from drumbeat.core.model import Fire, InboxState, InboxTrigger, Mark, RunState, Workspace
+from drumbeat.core.inbox import Standing, inbox_prefix, message_lines
+from drumbeat.core.model import Fire, Mark, RunState
 from drumbeat.protocols import Store
 from drumbeat.runtime.log import log
 
@@ -80,37 +80,6 @@ async def last_state(store: Store, fire: Fire) -> str:
 def lines_of(fire: Fire) -> list[str]:
     """A line for each message that `fire` is about; none for other fires."""
     return message_lines(fire.payload) if fire.cause == "inbox" else []
-
-
-async def inbox_states(store: Store | None, workspace: Workspace) -> tuple[InboxState, ...]:
-    """How each inbox of the files that load stands, by slug.
-
-    Raises:
-        StoreError: the store could not be read.
-    """
-    declared = [
-        (automation.slug, trigger)
-        for automation in workspace.automations
-        for trigger in automation.triggers
-        if isinstance(trigger, InboxTrigger)
-    ]
-    found: list[InboxState] = []
-    for slug, trigger in declared:
-        key, standing = inbox_key(slug, trigger), None
-        if store is not None:
-            _, standing = await read_standing(store, key)
-        batch = None if standing is None else standing.batch
-        found.append(
-            InboxState(
-                slug=slug,
-                system=trigger.system,
-                address=trigger.address,
-                begun=standing is not None,
-                fire=None if batch is None else batch.fire,
-                parked=() if standing is None else standing.parked,
-            )
-        )
-    return tuple(found)
 
 
 async def _of(store: Store, fire: Fire) -> list[tuple[Mark, Standing]]:

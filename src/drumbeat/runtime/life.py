@@ -63,7 +63,9 @@ class Life:
         awaited = AwaitedTurns(services)
         replies = Replies(services=services, awaited=awaited)
         inboxes = Inboxes(services=services)
-        rules = Rules(zones=services.zones, catch_up=settings.catch_up)
+        rules = Rules(
+            zones=services.zones, catch_up=settings.catch_up, systems=tuple(sorted(services.mail))
+        )
         return cls(
             services=services,
             agenda=agenda,

@@ -20,10 +20,14 @@ _KINDS: tuple[Kind, ...] = ("automation", "job")
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """The zones of an engine, and how late a missed moment may be and still be run."""
+    """The zones of an engine, how late a missed moment may be and still be run, its mail systems.
+
+    `systems` is None when no engine said which ones it has.
+    """
 
     zones: Zones
     catch_up: timedelta
+    systems: tuple[str, ...] | None = None
 
 
 async def publish(store: Store, rules: Rules) -> None:
@@ -35,6 +39,7 @@ async def publish(store: Store, rules: Rules) -> None:
     value = {
         "zones": {kind: [name, source] for kind, (_, name, source) in rules.zones.items()},
         "catch_up": rules.catch_up.total_seconds(),
+        "systems": None if rules.systems is None else list(rules.systems),
     }
     mark = await _mark(store) or Mark(key=_KEY, value=None)
     if mark.value != value:
@@ -56,6 +61,7 @@ async def read_rules(store: Store | None) -> Rules:
 
 
 def _rules(value: Mapping[str, Any]) -> Rules:
+    systems = value.get("systems")
     named = {kind: value["zones"][kind] for kind in _KINDS}
     return Rules(
         zones={
@@ -63,6 +69,7 @@ def _rules(value: Mapping[str, Any]) -> Rules:
             for kind, (name, source) in named.items()
         },
         catch_up=timedelta(seconds=value["catch_up"]),
+        systems=None if systems is None else tuple(systems),
     )
 
 
