@@ -4,7 +4,8 @@ Theory of operation. Entering takes the data folder's lock, opens the store as i
 what a crash left (a rotation half done, runs that were going), and only then starts the loops: the
 workspace is looked at, due moments become fires, due fires become runs, intents go out, leases are
 renewed. The loops share nothing but the store and a few signals. One task supervises them: a fault
-ends the loops and waits in `wait()`; it never cancels the host's own body.
+ends the loops and waits in `wait()`; it never cancels the host's own body. Once nothing goes on any
+more, that task gives the lock back: a host may take its time to leave, and reading needs no lock.
 
 A standby that finds the folder held opens the store as a client does, and the task that supervises
 tries for the lock first; once it has it, it begins as if just entered, with the files as they stand
@@ -188,6 +189,7 @@ class Engine(Client):
         self._running: Literal["standby", "running", "draining", "stopped"] = "stopped"
         self._fault: BaseException | None = None
         self._fault_told = False
+        self._ended = False
         self._life: Life | None = None
         self._reloaded = -math.inf
         self._ready = False
@@ -356,14 +358,21 @@ class Engine(Client):
                 trace = shown.text("".join(format_exception(fault)))
                 log.error("engine_failed", error=type(fault).__name__, trace=trace)
         finally:
-            self._running = "stopped"
-            self._over.notify()
+            await undisturbed(self._stop)
+
+    async def _stop(self) -> None:
+        """Let everybody know that it has stopped, and give the folder to whoever waits for it."""
+        self._running = "stopped"
+        try:
             if self._life is not None:
                 self._life.dispatcher.waiters.abandon()
                 self._life.services.state_changed.notify()
                 self._life.awaited.stop(self._stopped("the engine stopped during the turn"))
-                with anyio.CancelScope(shield=True):
-                    await self._life.awaited.over()
+                await self._life.awaited.over()
+            await self._lock.release()
+        finally:
+            self._ended = True
+            self._over.notify()
 
     async def _stand_by(self, env: dict[str, str]) -> None:
         def failed(error: DrumbeatError | None) -> None:
@@ -440,7 +449,7 @@ class Engine(Client):
                     await self._drain(life, life.services.settings.drain_timeout)
             finally:
                 life.scope.cancel()
-        while self._running != "stopped":
+        while not self._ended:
             await self._over.wait(self._over.count)
         self._reporting.cancel()
 
@@ -470,9 +479,10 @@ class Engine(Client):
     async def drain(self, reason: str) -> None:
         """Start nothing more, let what runs end, then stop; returns when drained.
 
-        Running turns get `Settings.drain_timeout` on the engine's clock, then they are cancelled
-        and settled as interrupted. Cancelling the caller leaves the draining alone; a second call
-        waits for the first.
+        By then the data folder is given back, so that another engine may hold it. Running turns get
+        `Settings.drain_timeout` on the engine's clock, then they are cancelled and settled as
+        interrupted. Cancelling the caller leaves the draining alone; a second call waits for the
+        first.
 
         Args:
             reason: for the log.
@@ -495,7 +505,7 @@ class Engine(Client):
         life.scope.cancel()
 
     async def wait(self) -> None:
-        """Return when the engine has drained.
+        """Return when the engine has drained and given the data folder back.
 
         Not from inside a turn, and as little as `drain`: the turn would be waited for.
 
@@ -503,7 +513,7 @@ class Engine(Client):
             Exception: what stopped the engine, as it was raised.
         """
         self._check_entered()
-        while self._running != "stopped":
+        while not self._ended:
             await self._over.wait(self._over.count)
         if self._fault is not None:
             self._fault_told = True

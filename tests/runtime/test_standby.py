@@ -205,12 +205,81 @@ async def test_of_several_standbys_one_takes_over(host: Any) -> None:
         (first,) = [engine for engine in engines if await state(engine) == "running"]
         await first.drain("deploy")
         await host.clock.advance(MINUTE)
-        # It has stopped, and still holds the folder: leaving gives it back.
         assert sorted([await state(engine) for engine in engines]) == [
-            "standby",
+            "running",
             "standby",
             "stopped",
         ]
+
+
+async def test_an_engine_that_has_drained_gives_the_folder_away_and_still_reads(host: Any) -> None:
+    """Its host may be busy with other things for long before it leaves the block."""
+    host.write()
+    async with host.engine() as first, host.engine(standby=True) as second:
+        run = await first.run("check")
+        await first.drain("deploy")
+        assert await EngineLock(host.data).holder() is None
+        await host.clock.advance(MINUTE)
+        assert (await state(first), await state(second)) == ("stopped", "running")
+        assert (await second.run("check")).state == "succeeded"
+        assert [each.run_id for each in await first.runs()][1:] == [run.run_id]
+        assert not (await first.health()).ok
+
+
+async def test_an_engine_that_failed_gives_the_folder_away_before_anybody_asks(host: Any) -> None:
+    host.write()
+
+    async def broken(*given: Any, **named: Any) -> Any:
+        msg = "a mistake"
+        raise RuntimeError(msg)
+
+    async with host.engine() as first, host.engine(standby=True) as second:
+        first._life.services.store.claim_fire = broken
+        await first.fire("check")
+        with pytest.raises(RuntimeError, match="a mistake"):
+            await first.wait()
+        await host.clock.advance(MINUTE)
+        assert (await state(first), await state(second)) == ("stopped", "running")
+        assert [run.state for run in await second.runs()] == ["succeeded"]
+
+
+async def test_the_folder_is_kept_until_a_reply_that_goes_on_has_ended(host: Any) -> None:
+    host.write()
+    ended = anyio.Event()
+
+    async def think(turn: Turn) -> str:
+        if turn.origin == "reply":
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await ended.wait()
+        return "done"
+
+    host.agent = ScriptedAgent(default=think)
+
+    async def answer(run_id: str) -> None:
+        with pytest.raises(EngineBusy):
+            await engine.reply(run_id, "And?")
+
+    async def broken(*given: Any, **named: Any) -> Any:
+        msg = "a mistake"
+        raise RuntimeError(msg)
+
+    async with host.engine() as engine, anyio.create_task_group() as group:
+        run = await engine.run("check")
+        group.start_soon(answer, run.run_id)
+        while [turn.origin for turn in host.agent.turns][-1:] != ["reply"]:
+            await anyio.sleep(0.01)
+        engine._life.services.store.claim_fire = broken
+        await engine.fire("check")
+        while await state(engine) != "stopped":
+            await anyio.sleep(0.01)
+        assert await EngineLock(host.data).holder() is not None
+        ended.set()
+        with pytest.raises(RuntimeError, match="a mistake"):
+            await engine.wait()
+        assert await EngineLock(host.data).holder() is None
 
 
 async def test_a_standby_can_be_left_and_drained(host: Any) -> None:
