@@ -3,6 +3,7 @@
 import click
 
 from drumbeat import __version__
+from drumbeat.cli.asking import ask, create_job
 from drumbeat.cli.doctor import doctor
 from drumbeat.cli.files import init, schema, validate
 from drumbeat.cli.group import Commands, log_to_stderr
@@ -34,6 +35,8 @@ for _command in (
     upcoming,
     run,
     serve,
+    ask,
+    create_job,
     status,
     runs,
     why,

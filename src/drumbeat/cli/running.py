@@ -1,42 +1,58 @@
 """Commands that bring an agent: one run, or an engine until it is told to stop."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import anyio
 import anyio.abc
 import click
 
-from drumbeat import Agent, Deliverer, Engine, RunRecord, WebhookTrigger
+from drumbeat import Agent, Client, Deliverer, Engine, RunRecord, WebhookTrigger
 from drumbeat.cli.group import FAILED, data_dir_option, log_to_stderr, workspace_option
 from drumbeat.cli.loading import load_agent, load_deliverer, load_mail
-from drumbeat.cli.output import Output
+from drumbeat.cli.output import Output, local
 from drumbeat.deliverers import StreamDeliverer
+from drumbeat.runtime.zones import zones_for
 
-__all__ = ["run", "serve"]
+__all__ = [
+    "agent_option",
+    "engine_for",
+    "log_level_option",
+    "mail_option",
+    "run",
+    "serve",
+    "timezone_option",
+]
 
 
-_agent = click.option(
-    "--agent",
-    required=True,
-    metavar="MODULE:ATTRIBUTE",
-    help="The agent: an instance, a class, or a function without arguments that returns one.",
-)
-_mail = click.option(
+def agent_option(*, required: bool = True) -> Callable[[Any], Any]:
+    """The option that names the agent."""
+    return click.option(
+        "--agent",
+        required=required,
+        metavar="MODULE:ATTRIBUTE",
+        help="The agent: an instance, a class, or a function without arguments that returns one.",
+    )
+
+
+mail_option: Callable[[Any], Any] = click.option(
     "--mail",
     metavar="MODULE:ATTRIBUTE",
     help="The mail systems: a mapping of names to sources, or a function that returns one.",
 )
-_timezone = click.option(
+timezone_option: Callable[[Any], Any] = click.option(
     "--timezone",
     metavar="ZONE",
     help="An IANA zone that rules every schedule, in place of the system's and of $TIMEZONE.",
 )
 
 
-def _log_level(default: str) -> Callable[[Any], Any]:
+def log_level_option(default: str) -> Callable[[Any], Any]:
+    """The option that says what is logged."""
     return click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
@@ -48,23 +64,40 @@ def _log_level(default: str) -> Callable[[Any], Any]:
 
 @click.command
 @click.argument("slug")
-@_agent
+@agent_option(required=False)
+@click.option(
+    "--in",
+    "after",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Not now, but in so many seconds, by whatever engine is there then; needs no agent.",
+)
 @click.option(
     "--deliverer",
     metavar="MODULE:ATTRIBUTE",
     help="Where the message goes; without one it is printed and stays pending.",
 )
-@_mail
+@mail_option
 @workspace_option
 @data_dir_option
-@_timezone
-@_log_level("warning")
+@timezone_option
+@log_level_option("warning")
 @click.pass_obj
 def run(output: Output, /, slug: str, **options: Any) -> None:
     """Run the automation SLUG once, in this process, and print how it went.
 
-    Works for a disabled automation too. Exits with 1 unless the run succeeded.
+    Works for a disabled automation too. Exits with 1 unless the run succeeded. With --in it is put
+    in to be run later by the engine that holds the data folder.
     """
+    if options["after"] is not None:
+        if options["agent"] or options["deliverer"] or options["mail"]:
+            msg = "--in leaves the run to an engine, which has parts of its own"
+            raise click.UsageError(msg)
+        anyio.run(_fire, output, slug, options)
+        return
+    if not options["agent"]:
+        msg = "Missing option '--agent', or '--in' for a run by an engine that is there then."
+        raise click.UsageError(msg)
     deliverer = load_deliverer(given) if (given := options["deliverer"]) else None
     agent = load_agent(options["agent"])
     log_to_stderr(options["log_level"])
@@ -72,7 +105,7 @@ def run(output: Output, /, slug: str, **options: Any) -> None:
 
 
 @click.command
-@_agent
+@agent_option()
 @click.option(
     "--deliverer",
     metavar="MODULE:ATTRIBUTE",
@@ -83,11 +116,11 @@ def run(output: Output, /, slug: str, **options: Any) -> None:
     is_flag=True,
     help="When another engine holds the data folder, wait for it to go and take over.",
 )
-@_mail
+@mail_option
 @workspace_option
 @data_dir_option
-@_timezone
-@_log_level("info")
+@timezone_option
+@log_level_option("info")
 @click.pass_obj
 def serve(output: Output, /, **options: Any) -> None:
     """Run an engine until SIGINT or SIGTERM, then drain it.
@@ -104,7 +137,8 @@ def serve(output: Output, /, **options: Any) -> None:
     anyio.run(_serve, output, agent, deliverer, options)
 
 
-def _engine(agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]) -> Engine:
+def engine_for(agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]) -> Engine:
+    """An engine as the options of a command say."""
     return Engine(
         options["workspace"],
         agent=agent,
@@ -116,10 +150,24 @@ def _engine(agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]) 
     )
 
 
+async def _fire(output: Output, slug: str, options: dict[str, Any]) -> None:
+    async with Client(options["workspace"], data_dir=options["data_dir"]) as client:
+        try:
+            fire = await client.fire(slug, after=timedelta(seconds=options["after"]))
+        except (OverflowError, ValueError) as error:
+            raise click.BadParameter(str(error), param_hint="--in") from error
+        state = (await client.status()).state
+    zone = zones_for(options["timezone"], os.environ)["automation"].tzinfo
+    output.line(f"{slug} is due {local(fire.due, zone)}")
+    output.facts([("fire", fire.id)])
+    if state != "running":
+        output.error("no engine holds the data folder: it runs once one does")
+
+
 async def _run(
     output: Output, slug: str, agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]
 ) -> int:
-    async with _engine(agent, deliverer, options) as engine:
+    async with engine_for(agent, deliverer, options) as engine:
         record = await engine.run(slug)
         await engine.settled()
         record = await engine.find_run(record.run_id)
@@ -150,7 +198,7 @@ def _print_run(output: Output, record: RunRecord, engine: Engine) -> None:
 async def _serve(
     output: Output, agent: Agent, deliverer: Deliverer, options: dict[str, Any]
 ) -> None:
-    engine = _engine(agent, deliverer, options)
+    engine = engine_for(agent, deliverer, options)
     entered = anyio.Event()
     async with anyio.create_task_group() as group:
         await group.start(_drain_on_signal, output, engine, entered)

@@ -10,12 +10,17 @@ from typing import Any
 import anyio
 import click
 
-from drumbeat import Client, Event, EventsExpired, InboxState, Status
+from drumbeat import Client, Event, EventsExpired, Fire, InboxState, Status
 from drumbeat.cli.group import data_dir_option, workspace_option
 from drumbeat.cli.output import Output, local, visible
+from drumbeat.core.redaction import Redactor
+from drumbeat.runtime.search_path import door_secrets
 from drumbeat.runtime.zones import zones_for
 
 __all__ = ["events", "sessions", "status"]
+
+_LONGEST = 80
+"""Characters that are shown of a prompt."""
 
 
 @click.command
@@ -38,6 +43,7 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
             ("automations", _counts(found)),
             *((f"{kind} zone", f"{name} ({why})") for kind, (name, why) in found.zones.items()),
             ("to deliver", str(len(pending))),
+            ("follow-ups", str(sum(fire.cause == "follow-up" for fire in found.waiting))),
         ]
     )
     zone = _zone()
@@ -48,7 +54,7 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
                 fire.slug,
                 "due" if fire.due <= now else "later",
                 local(fire.due, zone),
-                f"{fire.cause} {fire.id}",
+                _wanted(fire),
             )
             for fire in found.waiting
         ),
@@ -71,6 +77,16 @@ def _inbox(inbox: InboxState) -> str:
     if inbox.parked:
         told.append(f"parked lately: {len(inbox.parked)}")
     return ", ".join(told)
+
+
+def _wanted(fire: Fire) -> str:
+    """What a fire is, and of a follow-up what it was asked for."""
+    if fire.prompt is None:
+        return f"{fire.cause} {fire.id}"
+    prompt = Redactor(door_secrets(os.environ)).text(fire.prompt)
+    begins = " ".join(prompt.split())
+    shown = begins if len(begins) <= _LONGEST else f"{begins[: _LONGEST - 1]}…"
+    return f"{fire.cause} {fire.id}, number {fire.depth} of its chain: {shown}"
 
 
 def _counts(found: Status) -> str:
