@@ -160,7 +160,8 @@ class Pins(Protocol):
     ) -> Pin | None:
         """Clear the pin of `slug`, leave a line in the rotation log, return what was pinned.
 
-        Idempotent by `id`: the second call with one id changes nothing and returns None.
+        Idempotent by `id`: the second call with one id changes nothing and returns None, as long as
+        there was no other rotation of `slug` since.
 
         Args:
             slug: the automation, whether or not it has a pin or still exists.

@@ -343,6 +343,8 @@ async def test_a_file_written_by_hand_needs_no_more_than_version_and_pins(folder
         b'{"version": 1, "pins": {}, "pin": {}}',
         b'{"version": 1, "pins": {}, "pins": {}}',
         b'{"version": 1, "pins": {"mail": 7}}',
+        b'{"version": 1, "pins": {}, "rotated": ["r1"]}',
+        b'{"version": 1, "pins": {}, "rotated": {"mail": 1}}',
         b'{"version": 1, "pins": {}, "last_rotation": "r1"}',
         b'{"version": 1, "pins": {}, "last_rotation": {"id": 1}}',
         document(session_id=None).encode(),
@@ -430,6 +432,78 @@ async def test_a_log_that_cannot_be_written_is_completed_by_the_repeat(folder: P
     assert [(line["id"], line["session_id"]) for line in log(folder)] == [("r1", PIN.session_id)]
 
 
+async def test_a_repeat_is_known_after_any_number_of_other_rotations(folder: Path) -> None:
+    """A rotation that a crash cut off is completed when its automation runs next."""
+    pins = SessionPins(folder)
+    await pins.rotate("mail", reason="fresh", now=NOW, id="r1")
+    fill(folder, 20_000)
+    await pins.rotate("other", reason="fresh", now=NOW, id="r2")
+    await pins.set("mail", PIN)
+    assert await SessionPins(folder).rotate("mail", reason="fresh", now=NOW, id="r1") is None
+    assert await pins.get("mail") == PIN
+
+
+async def test_a_rotation_does_not_read_all_that_there_were(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pins = SessionPins(folder)
+    await pins.set("mail", PIN)
+    await pins.rotate("mail", reason="fresh", now=NOW, id="r1")
+    fill(folder, 20_000)
+    read: list[object] = []
+    real = json.loads
+
+    def counted(text: Any, **given: Any) -> Any:
+        read.append(text)
+        return real(text, **given)
+
+    monkeypatch.setattr(json, "loads", counted)
+    await pins.rotate("mail", reason="fresh", now=NOW, id="r2")
+    assert 0 < len(read) < 3_000
+    assert await pins.rotate("mail", reason="fresh", now=NOW, id="o-19999") is None
+
+
+async def test_pins_without_the_last_ids_take_them_from_the_log(folder: Path) -> None:
+    """As when the file was mended by hand, or deleted on purpose."""
+    pins = SessionPins(folder)
+    await pins.rotate("mail", reason="fresh", now=NOW, id="r1")
+    fill(folder, 3_000)
+    (folder / "session_pins.json").unlink()
+    await pins.set("mail", PIN)
+    assert await pins.rotate("mail", reason="fresh", now=NOW, id="r1") is None
+    assert await pins.rotate("mail", reason="fresh", now=NOW, id="r2") == PIN
+    written = json.loads((folder / "session_pins.json").read_text())
+    assert written["rotated"] == {"mail": "r2", "other": "o-2999"}
+
+
+async def test_the_log_keeps_a_part_of_what_there_was(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drumbeat.runtime.rotation_log._LARGEST", 1_000)
+    pins = SessionPins(folder)
+    ids = [f"r{number}" for number in range(60)]
+    for id in ids:  # noqa: A001
+        await pins.rotate("mail", reason="fresh", now=NOW, id=id)
+    now, before = folder / "session_rotations.jsonl", folder / "session_rotations.1.jsonl"
+    assert 1_000 <= before.stat().st_size < 1_200
+    assert 0 < now.stat().st_size < 1_200
+    assert mode(now) == mode(before) == 0o600
+    kept = [
+        json.loads(line)["id"] for file in (before, now) for line in file.read_text().splitlines()
+    ]
+    assert kept == ids[-len(kept) :]
+    assert await pins.rotate("mail", reason="fresh", now=NOW, id="r59") is None
+
+
+def fill(folder: Path, count: int) -> None:
+    """Write many rotations of another automation into the log."""
+    with (folder / "session_rotations.jsonl").open("a") as file:
+        file.writelines(
+            json.dumps({"id": f"o-{number}", "slug": "other", "note": "x" * 200}) + "\n"
+            for number in range(count)
+        )
+
+
 # ---- crashes
 
 
@@ -461,9 +535,11 @@ CRASH = """
     import os, shutil, sys
     from datetime import UTC, datetime
     from pathlib import Path
+    from drumbeat.runtime import rotation_log
     from drumbeat.runtime.pins import _Files
 
     start, out = Path(sys.argv[1]), Path(sys.argv[2])
+    rotation_log._LARGEST = int(sys.argv[3])
     line = {"id": "r1", "slug": "mail", "reason": "fresh", "note": "", "session_id": None,
             "at": "2026-03-01T06:30:00+00:00"}
     for number in range(1, 100):
@@ -489,7 +565,7 @@ CRASH = """
 """
 
 
-def child(script: str, *arguments: Path) -> str:
+def child(script: str, *arguments: Path | int) -> str:
     source = Path(module.__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", dedent(script), *map(str, arguments)],
@@ -502,15 +578,21 @@ def child(script: str, *arguments: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("largest", [1 << 20, 10])
 async def test_a_kill_at_any_step_of_a_rotation_leaves_it_done_or_undone(
-    folder: Path, tmp_path: Path
+    folder: Path, tmp_path: Path, largest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each step the pins are the old or the cleared ones, and the repeat ends in one line."""
+    """At each step the pins are the old or the cleared ones, and the repeat ends in one line.
+
+    Also where the log was to be renamed before that line.
+    """
+    monkeypatch.setattr("drumbeat.runtime.rotation_log._LARGEST", largest)
+    await SessionPins(folder).rotate("other", reason="fresh", now=NOW, id="r0")
     await SessionPins(folder).set("mail", PIN)
     await SessionPins(folder).set("report", OTHER)
     out = tmp_path / "killed"
     out.mkdir()
-    steps = int(child(CRASH, folder, out))
+    steps = int(child(CRASH, folder, out, largest))
     assert steps > 5
     seen: set[bool] = set()
     for number in range(1, steps + 1):
@@ -521,6 +603,14 @@ async def test_a_kill_at_any_step_of_a_rotation_leaves_it_done_or_undone(
         repeated = await killed.rotate("mail", reason="fresh", now=NOW, id="r1")
         assert repeated == left.get("mail")
         assert await killed.all() == {"report": OTHER}
-        lines = log(out / f"{number:02}")
-        assert [(line["id"], line["session_id"]) for line in lines] == [("r1", PIN.session_id)]
+        last = log(out / f"{number:02}")
+        before = out / f"{number:02}" / "session_rotations.1.jsonl"
+        assert before.exists() == (largest == 10)
+        first = (
+            [json.loads(line) for line in before.read_text().splitlines()]
+            if before.exists()
+            else []
+        )
+        lines = [(line["id"], line["session_id"]) for line in (*first, *last)]
+        assert lines == [("r0", None), ("r1", PIN.session_id)]
     assert seen == {True, False}

@@ -1,5 +1,6 @@
-"""Reading one regular file that must stand inside a folder, within bounds; telling files apart."""
+"""Files as such: reading one that must stand inside a folder; telling them apart; syncing."""
 
+import os
 from pathlib import Path, PurePath
 from typing import Literal, TypeAlias
 
@@ -65,3 +66,16 @@ def identity(path: Path) -> tuple[int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
+
+
+def sync_folder(folder: Path) -> None:
+    """Make durable which names stand in a folder; blocks on the disk.
+
+    Raises:
+        OSError: it cannot be synced.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -2,13 +2,14 @@
 
 Theory of operation. `session_pins.json` holds the pins and is only ever replaced as a whole: a file
 beside it is written, synced, renamed over it, and the folder synced. `session_rotations.jsonl` is
-the log of rotations and is only ever appended to.
+the log of rotations (`rotation_log.py`).
 
 A rotation touches both, and the first is its commit: the same replacement that clears the pin
 notes the log line in `last_rotation`. Then the line is appended. A crash between the two leaves
 the line noted and not logged; whatever rotation comes next, the repeat with the same id
-included, appends it first. So a rotation has happened wholly or not at all, its line is never
-lost and never doubled, and an id that is noted or logged is known to be done.
+included, appends it first. So a rotation has happened wholly or not at all, and its line is never
+lost and never doubled. An id is known to be done when it is that of the last rotation of its slug,
+which `rotated` keeps, or among the latest lines: nothing has to be read that grows with time.
 
 Writers exclude each other, across objects and processes, by a lock on the folder itself. Readers
 take none: they see one whole file or the other.
@@ -38,13 +39,14 @@ from drumbeat.core.model import Pin, Rotation
 from drumbeat.errors import DrumbeatError, Problem, StoreError
 from drumbeat.protocols import Clock, Pins
 from drumbeat.runtime.clock import SystemClock, holding
+from drumbeat.runtime.files import sync_folder
+from drumbeat.runtime.rotation_log import RotationLog
 
 __all__ = ["SessionPins"]
 
 T = TypeVar("T")
 
 _PINS = "session_pins.json"
-_LOG = "session_rotations.jsonl"
 _DAMAGED = re.compile(re.escape(_PINS) + r"\.damaged-([0-9]{1,9})")
 _VERSION = 1
 _TRIES = 500
@@ -114,7 +116,9 @@ class SessionPins(Pins):
             note: what a person said about it.
             now: the instant that the line bears, aware; None asks the clock.
             id: makes the call idempotent, across processes and crashes: once a rotation of this id
-                has happened, the call at most completes its log line, and returns None.
+                has happened, the call at most completes its log line, and returns None. It is known
+                as long as it is the last rotation of `slug`, or one of the last thousand or so of
+                all.
 
         Raises:
             DrumbeatError: the reason is `operator` and the note is blank.
@@ -167,6 +171,8 @@ class _State:
     """`session_pins.json`, read."""
 
     pins: Mapping[str, Pin]
+    rotated: Mapping[str, str] | None = None
+    """By slug, the id of its last rotation; None where the log has to be asked."""
     last_rotation: Mapping[str, Any] | None = None
 
 
@@ -183,6 +189,10 @@ class _Files:
     """The two files of one folder, read and written in the calling thread."""
 
     folder: Path
+
+    @property
+    def log(self) -> RotationLog:
+        return RotationLog(self.folder)
 
     def load(self) -> _State:
         with _translated(self.folder):
@@ -202,18 +212,20 @@ class _Files:
         with _translated(self.folder), self._locked():
             state = self._read_or_set_aside()
             noted = state.last_rotation
-            ids = self._logged({line["id"]} | ({noted["id"]} if noted else set()))
+            rotated = self.log.last_of_each() if state.rotated is None else state.rotated
+            ids = self.log.latest({line["id"]} | ({noted["id"]} if noted else set()), last=noted)
             if noted:
                 # Synced in either case: below, the note that stood for this line is written over.
-                self._append(None if noted["id"] in ids else noted)
+                self.log.append(None if noted["id"] in ids else noted)
                 ids.add(noted["id"])
-            if line["id"] in ids:
+            if line["id"] in ids or rotated.get(slug) == line["id"]:
                 return None
             pin = state.pins.get(slug)
             line = {**line, "session_id": pin.session_id if pin else None}
             kept = {name: other for name, other in state.pins.items() if name != slug}
-            self._replace(_State(pins=kept, last_rotation=line))
-            self._append(line)
+            rotated = {**rotated, slug: line["id"]}
+            self._replace(_State(pins=kept, rotated=rotated, last_rotation=line))
+            self.log.append(line)
             return pin
 
     @contextmanager
@@ -249,7 +261,7 @@ class _Files:
             # The name is taken first, so that no rename can go over somebody's copy.
             copy.touch(mode=0o600, exist_ok=False)
             (self.folder / _PINS).rename(copy)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
             raise _refusal(copy, str(damage)) from damage
 
     def _set_aside_copies(self) -> dict[int, str]:
@@ -263,6 +275,7 @@ class _Files:
         document = {
             "version": _VERSION,
             "pins": {slug: _pin_to_json(state.pins[slug]) for slug in sorted(state.pins)},
+            **({} if state.rotated is None else {"rotated": dict(sorted(state.rotated.items()))}),
             "last_rotation": state.last_rotation,
         }
         content = (json.dumps(document, indent=2) + "\n").encode("ascii")
@@ -279,35 +292,7 @@ class _Files:
             with suppress(OSError):  # the first error is the one to tell
                 fresh.unlink()
             raise
-        _sync_folder(self.folder)
-
-    def _logged(self, ids: set[str]) -> set[str]:
-        """Which of `ids` stand in the log; a line that was torn by a crash holds none."""
-        found: set[str] = set()
-        wanted = {json.dumps(id).encode("ascii") for id in ids}  # noqa: A001
-        try:
-            with (self.folder / _LOG).open("rb") as file:
-                for line in file:
-                    if any(needle in line for needle in wanted):
-                        found |= {_logged_id(line)} & ids
-        except FileNotFoundError:
-            pass
-        return found
-
-    def _append(self, line: Mapping[str, Any] | None) -> None:
-        """Make the log end with a whole line, `line` if it is given, and sync it."""
-        path = self.folder / _LOG
-        content = b"" if line is None else json.dumps(line).encode("ascii") + b"\n"
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "r+b", buffering=0) as file:
-            size = file.seek(0, os.SEEK_END)
-            if size and os.pread(handle, 1, size - 1) != b"\n":
-                content = b"\n" + content
-            while content:
-                content = content[file.write(content) :]
-            os.fsync(handle)
-        if not size:
-            _sync_folder(self.folder)
+        sync_folder(self.folder)
 
 
 @contextmanager
@@ -337,22 +322,6 @@ def _refusal(copy: Path, why: str) -> StoreError:
     )
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _logged_id(line: bytes) -> str:
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return ""
-    return str(entry.get("id")) if isinstance(entry, dict) else ""
-
-
 def _parsed(content: bytes, path: Path) -> _State:
     try:
         document = json.loads(content.decode("utf-8"), object_pairs_hook=_without_doubles)
@@ -372,15 +341,22 @@ def _parsed(content: bytes, path: Path) -> _State:
                 path=path,
             )
         )
-    if version != _VERSION or document.keys() - {"version", "pins", "last_rotation"}:
-        raise _Damaged("its keys are not version, pins and last_rotation")
+    if version != _VERSION or document.keys() - {"version", "pins", "rotated", "last_rotation"}:
+        raise _Damaged("its keys are not version, pins, rotated and last_rotation")
     pins, noted = document.get("pins"), document.get("last_rotation")
+    rotated = document.get("rotated")
     if not isinstance(pins, dict):
         raise _Damaged("pins is no mapping")
+    if rotated is not None and not (
+        isinstance(rotated, dict) and all(isinstance(last, str) for last in rotated.values())
+    ):
+        raise _Damaged("rotated is no mapping of texts")
     if noted is not None and not (isinstance(noted, dict) and isinstance(noted.get("id"), str)):
         raise _Damaged("last_rotation is no mapping with an id")
     return _State(
-        pins={slug: _pin_from_json(slug, pins[slug]) for slug in sorted(pins)}, last_rotation=noted
+        pins={slug: _pin_from_json(slug, pins[slug]) for slug in sorted(pins)},
+        rotated=rotated,
+        last_rotation=noted,
     )
 
 
