@@ -979,7 +979,7 @@ async def test_a_fault_of_the_engine_ends_replies(host: Any, monkeypatch: Any) -
             msg = "a mistake"
             raise RuntimeError(msg)
 
-        monkeypatch.setattr(engine._life.services.workspace, "reload", fail)
+        monkeypatch.setattr(engine._life.services.store, "claim_fire", fail)
         await host.clock.advance(MINUTE)
         with pytest.raises(RuntimeError, match="a mistake"):
             await engine.wait()

@@ -11,8 +11,10 @@ from typing import Any
 import anyio
 import pytest
 from anyio import to_thread
+from structlog.testing import capture_logs
 
 from drumbeat import EventsExpired, NotFound, Receipt, SessionBusy, Turn
+from drumbeat.runtime.retention import Retention
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ScriptedAgent, drive
 
@@ -164,6 +166,61 @@ async def test_a_folder_that_cannot_be_read_stops_nothing(
         await drive(engine, until=host.clock.now() + 20 * DAY)
         assert await engine.runs() == []
     assert capsys.readouterr().out.count("folder_not_read") == 1
+
+
+async def test_a_folder_that_may_not_be_searched_stops_nothing(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that root left behind who ran an automation by hand."""
+    host.write()
+    refused: list[Path] = []
+    look = Path.lstat
+
+    def lstat(path: Path) -> Any:
+        if path in refused:
+            raise PermissionError(13, "Permission denied", str(path))
+        return look(path)
+
+    async with host.engine(settings=SHORT) as engine:
+        first, second = await engine.run("check"), await engine.run("check")
+        refused.append(host.folder(first) / "work")
+        monkeypatch.setattr(Path, "lstat", lstat)
+        with capture_logs() as logs:
+            await drive(engine, until=host.clock.now() + 2 * DAY)
+            assert (await engine.status()).state == "running"
+            assert not (host.folder(second) / "work").exists()
+            await drive(engine, until=host.clock.now() + 3 * DAY)
+    (said,) = [line for line in logs if line["event"] == "folder_untidy"]
+    assert (said["what"], said["folder"]) == ("folder_not_read", str(host.folder(first)))
+
+
+async def test_a_mistake_over_one_folder_keeps_no_other(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a fault until a later round goes well."""
+    host.write()
+    async with host.engine(settings={"keep_artifacts": 3 * DAY}) as engine:
+        first, second = await engine.run("check"), await engine.run("check")
+        remove = Retention._remove
+
+        async def broken(self: Retention, folder: Path) -> bool:
+            if first.run_id in str(folder):
+                raise RuntimeError("a mistake")
+            return await remove(self, folder)
+
+        monkeypatch.setattr(Retention, "_remove", broken)
+        await drive(engine, until=host.clock.now() + 2 * DAY)
+        assert not (host.folder(second) / "work").exists()
+        (fault,) = (await engine.status()).faults
+        assert (fault.code, "retention: RuntimeError: a mistake" in fault.message) == (
+            "part-failed",
+            True,
+        )
+        assert len(await host.events(engine, "part_failed")) == 1
+        monkeypatch.setattr(Retention, "_remove", remove)
+        await drive(engine, until=host.clock.now() + 2 * HOUR)
+        assert not (host.folder(first) / "work").exists()
+        assert (await engine.status()).faults == ()
 
 
 async def test_trouble_with_the_store_is_tried_again_within_the_hour(host: Any) -> None:

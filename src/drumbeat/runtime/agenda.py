@@ -11,6 +11,7 @@ of it is about to be taken: it is let go, and the end of that run decides when t
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import anyio
@@ -30,6 +31,7 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.schedule import format_schedule, parse_schedule
 from drumbeat.errors import ClaimLost, ScheduleError
+from drumbeat.runtime.contained import contained, forgotten
 from drumbeat.runtime.log import log
 from drumbeat.runtime.schedule_marks import (
     PREFIX,
@@ -62,6 +64,7 @@ class Agenda:
     """
     _marks: dict[str, Mark] = attrs.field(factory=dict)
     _set: dict[str, tuple[Schedule, str]] = attrs.field(factory=dict)
+    _followed: set[str] = attrs.field(factory=set)
     _never: dict[str, tuple[tuple[Schedule, str], str]] = attrs.field(factory=dict)
     """The schedules that have no moment in their zone, and why."""
     _unschedulable: dict[str, str] = attrs.field(factory=dict)
@@ -95,8 +98,10 @@ class Agenda:
                 async def write(event: Event = event) -> None:
                     await services.store.record(events=(event,))
 
-                await services.insist(write)
-                del self._jumps[0]
+                if await contained(services, "jumps", partial(services.insist, write)):
+                    del self._jumps[0]
+                else:
+                    await services.clock.sleep(services.settings.store_probe)
             await self._jumped.wait(seen)
 
     # ---- following the files
@@ -140,8 +145,12 @@ class Agenda:
             for slug in list(self._never):
                 if slug not in declared or not declared[slug].enabled:
                     del self._never[slug]
-            for schedule in declared.values():
-                await self._follow(schedule)
+            for slug, schedule in declared.items():
+                await contained(services, "schedule", partial(self._follow, schedule), slug=slug)
+            for slug in self._followed - declared.keys():
+                for part in ("schedule", "moment"):
+                    forgotten(services, part, slug=slug)
+            self._followed = set(declared)
             await self._check_schedulable(workspace)
 
     async def _follow(self, declared: Standing) -> None:
@@ -229,8 +238,12 @@ class Agenda:
         """Put a fire in for every due moment, until cancelled."""
         async for due in self.scheduler:
             self._putting = True
+            put = partial(self._put, due)
             try:
-                await self._put(due)
+                if not await contained(self.services, "moment", put, slug=due.slug):
+                    # The next look at the files plans it anew from its mark, this moment included.
+                    self.scheduler.remove(due.slug)
+                    self._set.pop(due.slug, None)
             finally:
                 self._putting = False
                 self.services.fires_changed.notify()

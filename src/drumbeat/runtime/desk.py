@@ -5,6 +5,7 @@ import attrs
 from drumbeat.core.model import Mark
 from drumbeat.errors import ClaimLost, StoreError
 from drumbeat.runtime.conclusion import Ending
+from drumbeat.runtime.contained import contained
 from drumbeat.runtime.dispatcher import Dispatcher
 from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import CANCEL, ROTATE, cancelled, open_requests
@@ -37,7 +38,7 @@ class Desk:
         while True:
             seen = services.requests_changed.count
             if "store" not in services.faults:
-                await self._look()
+                await contained(services, "requests", self._look)
             self._looked = seen
             services.state_changed.notify()
             await services.requests_changed.wait(
@@ -50,6 +51,7 @@ class Desk:
         except StoreError as error:
             self.services.trouble(error)
             return
+        mistake: Exception | None = None
         for mark in marks:
             try:
                 await self._take_up(mark)
@@ -65,6 +67,10 @@ class Desk:
                     log.error(
                         "request_failed", key=mark.key, code=problem.code, message=problem.message
                     )
+            except Exception as error:  # noqa: BLE001  raised when all others were seen to
+                mistake = error
+        if mistake is not None:
+            raise mistake
 
     async def _take_up(self, mark: Mark) -> None:
         if mark.key.startswith(CANCEL):

@@ -12,6 +12,7 @@ loads again, and its mail waits in the mailbox.
 """
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -41,6 +42,7 @@ from drumbeat.core.senders import MailDecision, decide_mail
 from drumbeat.errors import ClaimLost, Problem, StoreError
 from drumbeat.runtime.answers import only, said
 from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, is_interrupt
+from drumbeat.runtime.contained import contained, forgotten
 from drumbeat.runtime.inbox_faults import InboxFaults
 from drumbeat.runtime.inbox_marks import moved, read_standing
 from drumbeat.runtime.log import log
@@ -142,6 +144,7 @@ class Inboxes:
         box.scope.cancel()
         del self._boxes[box.slug]
         self._faults.forget(box.slug)
+        forgotten(self.services, "inbox", slug=box.slug)
 
     async def _refuse(self, boxes: list[_Box]) -> None:
         """Say loudly at each look which inboxes nothing serves, with an event per change."""
@@ -187,13 +190,19 @@ class Inboxes:
             async with self._going.setdefault(box.key, anyio.Lock()):
                 while not services.draining:
                     try:
-                        await self._look(box)
+                        look = partial(self._unmoved, box)
+                        if not await contained(services, "inbox", look, slug=box.slug):
+                            await services.clock.sleep(services.settings.inbox_poll)
                     except StoreError as error:
                         services.trouble(error)
                         await services.clock.sleep(services.settings.store_probe)
-                    except ClaimLost:
-                        # Somebody moved the mark meanwhile: what it says by now decides.
-                        await services.clock.sleep(services.settings.request_poll)
+
+    async def _unmoved(self, box: _Box) -> None:
+        try:
+            await self._look(box)
+        except ClaimLost:
+            # Somebody moved the mark meanwhile: what it says by now decides.
+            await self.services.clock.sleep(self.services.settings.request_poll)
 
     async def _look(self, box: _Box) -> None:
         """Wait until the inbox is to be polled, and poll it."""

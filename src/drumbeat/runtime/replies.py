@@ -16,6 +16,7 @@ that names each turn anew would else go on, in the next run, from before the ans
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Literal
 from uuid import uuid4
 
@@ -33,6 +34,7 @@ from drumbeat.errors import (
 )
 from drumbeat.protocols import Store
 from drumbeat.runtime.awaited import Awaited, AwaitedTurns
+from drumbeat.runtime.contained import contained
 from drumbeat.runtime.log import log
 from drumbeat.runtime.reply_turn import ReplyTurn, current_layers
 from drumbeat.runtime.services import Services
@@ -192,14 +194,19 @@ class Replies:
         while True:
             seen = self._owing.count
             while self._debts:
-                try:
-                    if not await self.services.insist(self._debts[0]):
-                        return  # draining: the next start frees the conversations
-                except ClaimLost as error:
-                    log.error("claim_lost", message=error.problem.message)
-                del self._debts[0]
-                self.services.conversations_freed.notify()
+                debt = self._debts.pop(0)
+                if not await contained(self.services, "answers", partial(self._pay, debt)):
+                    self._debts.append(debt)
+                    await self.services.clock.sleep(self.services.settings.store_probe)
             await self._owing.wait(seen)
+
+    async def _pay(self, debt: Callable[[], Awaitable[None]]) -> None:
+        try:
+            if not await self.services.insist(debt):
+                return  # draining: the next start frees the conversation
+        except ClaimLost as error:
+            log.error("claim_lost", message=error.problem.message)
+        self.services.conversations_freed.notify()
 
 
 async def find_answered(store: Store, target: str) -> RunRecord:

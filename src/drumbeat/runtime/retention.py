@@ -10,6 +10,7 @@ Nothing here can fail a run, and whatever a crash leaves is found the next time.
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from drumbeat.core.model import RunRecord
 from drumbeat.errors import StoreError
 from drumbeat.runtime.borrowed import borrowed
 from drumbeat.runtime.clock import holding, nap
+from drumbeat.runtime.contained import contained
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
 
@@ -44,9 +46,11 @@ class Retention:
         while True:
             pause = services.settings.tidy_interval
             try:
-                await self.tidy()
+                well = await contained(services, "retention", self.tidy)
             except StoreError as error:
                 services.trouble(error)
+                well = False
+            if not well:
                 pause = min(pause, _AGAIN)
             await nap(services.clock, pause)
 
@@ -55,13 +59,20 @@ class Retention:
 
         Raises:
             StoreError: the store could not be read or written; what is left goes the next time.
+            Exception: whatever else kept a folder from going; all the others have gone.
         """
         services = self.services
         now = services.clock.now()
         folders = 0
+        mistake: Exception | None = None
         with holding(services.clock, "retention"):
             for folder, works in await to_thread.run_sync(self._aged, now):
-                folders += await self._tidy(folder, now, works=works)
+                try:
+                    folders += await self._tidy(folder, now, works=works)
+                except StoreError:
+                    raise
+                except Exception as error:  # noqa: BLE001  raised when all others were seen to
+                    mistake = error
         events = runs = fires = 0
         complete = False
         while not complete:
@@ -74,18 +85,29 @@ class Retention:
             fires, complete = fires + purged.fires, purged.complete
         if folders or events or runs or fires:
             log.info("tidied", folders=folders, events=events, runs=runs, fires=fires)
+        if mistake is not None:
+            raise mistake
 
     def _aged(self, now: datetime) -> list[tuple[Path, bool]]:
         """The folders of runs old enough to be looked at, and whether each has its `work/`."""
         settings = self.services.settings
         found = []
         for folder, began in self._folders(self.services.artifacts.root):
-            works = (folder / "work").is_dir()
+            works = self._works(folder)
             if began <= now - settings.keep_artifacts or (
                 works and began <= now - settings.keep_work
             ):
                 found.append((folder, works))
         return found
+
+    def _works(self, folder: Path) -> bool:
+        try:
+            return stat.S_ISDIR((folder / "work").lstat().st_mode)
+        except FileNotFoundError:
+            return False
+        except OSError as error:  # a folder of another user, such as one who ran it by hand
+            self._complain("folder_not_read", folder, error)
+            return False
 
     def _folders(self, root: Path) -> Iterator[tuple[Path, datetime]]:
         """The folders of runs, and when each run began; anything else is somebody's, and stays."""

@@ -14,6 +14,7 @@ import attrs
 
 from drumbeat.core.model import Automation, Interval, Kind, Mark, Schedule, Workspace
 from drumbeat.core.schedule import format_schedule, parse_schedule
+from drumbeat.errors import ScheduleError
 from drumbeat.protocols import Store
 from drumbeat.runtime.conclusion import health_key
 
@@ -97,12 +98,18 @@ def standing(
             declare(slug, good.schedule, good.kind, enabled=good.enabled)
         elif mark is not None:
             kind: Kind = "job" if path.parent.name == "jobs" else "automation"
-            declare(
-                slug, parse_schedule(mark.value["rule"]), kind, enabled=bool(mark.value["enabled"])
-            )
+            declare(slug, _kept(mark), kind, enabled=bool(mark.value["enabled"]))
     for automation in workspace.automations:
         declare(automation.slug, automation.schedule, automation.kind, enabled=automation.enabled)
     return found
+
+
+def _kept(mark: Mark) -> Schedule | None:
+    """The schedule that a mark keeps; None where this release has no such form."""
+    try:
+        return parse_schedule(mark.value["rule"])
+    except ScheduleError:
+        return None
 
 
 def accounted(

@@ -85,6 +85,8 @@ class Services:
     patient: bool = True
     """Whether `insist` waits for the store; not while the engine is being entered."""
     faults: dict[str, Problem] = attrs.field(factory=dict)
+    failing: dict[str, str] = attrs.field(factory=dict)
+    """By fault of a part that failed (`contained.py`), the reason for which there is an event."""
     stuck: set[str] = attrs.field(factory=set)
 
     def __attrs_post_init__(self) -> None:

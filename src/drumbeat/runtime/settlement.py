@@ -21,6 +21,7 @@ import attrs
 from drumbeat.core.attempts import next_attempt
 from drumbeat.core.model import Automation, Claim, Fire, RunRecord
 from drumbeat.runtime.conclusion import Ending, conclude, unfinished
+from drumbeat.runtime.contained import contained
 from drumbeat.runtime.inbox_marks import after_run
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
@@ -45,16 +46,22 @@ class Settlement:
         Args:
             ended: told of each run that was interrupted, as soon as that is committed.
 
+        What a mistake keeps from being settled is left, and holds up no other.
+
         Raises:
             StoreError: the store is in trouble; a further call goes on where this one stopped.
         """
         if self._left is None:
             self._left = await self.services.store.take_over()
-        while self._left:
-            record = await self._settle(self._left[0])
-            del self._left[0]
-            if record is not None:
-                ended(record)
+        for claim in list(self._left):
+
+            async def settle(claim: Claim = claim) -> None:
+                record = await self._settle(claim)
+                self._left = [each for each in self._left or () if each is not claim]
+                if record is not None:
+                    ended(record)
+
+            await contained(self.services, "settlement", settle, slug=claim.slug)
 
     async def _settle(self, claim: Claim) -> RunRecord | None:
         services, fire = self.services, claim.fire

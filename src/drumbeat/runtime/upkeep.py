@@ -1,6 +1,7 @@
 """What an engine looks after as long as it lives: its workspace and its leases."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -11,6 +12,7 @@ from drumbeat.errors import ClaimLost, Problem, StoreError, WorkspaceError
 from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.clock import holding, nap
 from drumbeat.runtime.conclusion import Ending
+from drumbeat.runtime.contained import contained
 from drumbeat.runtime.dispatcher import Dispatcher
 from drumbeat.runtime.inbox import Inboxes
 from drumbeat.runtime.log import log
@@ -90,11 +92,11 @@ class Upkeep:
     async def keep_reloading(self) -> None:
         """Look at the workspace each `Settings.reload_interval`, until cancelled."""
         services = self.services
-        await self.complete_results()
+        await contained(services, "results", self.complete_results)
         while True:
             await nap(services.clock, services.settings.reload_interval)
             try:
-                await self.reload(removing=True)
+                await contained(services, "reload", partial(self.reload, removing=True))
             except StoreError as error:
                 services.trouble(error)
 
@@ -186,23 +188,25 @@ class Upkeep:
         services = self.services
         while True:
             await nap(services.clock, services.settings.lease / 3)
-            runs, replies = dict(self.dispatcher.going), self.replies.holding()
-            claims = [claim for run in runs.values() for claim in run.claims]
-            claims += [claim for _, claim in replies]
-            if not claims:
-                continue
             try:
-                held = await services.store.renew(claims)
+                await contained(services, "renewal", self._renew)
             except StoreError as error:
                 services.trouble(error)
-                continue
-            for run_id, run in runs.items():
-                if run_id not in held and run_id in self.dispatcher.going:
-                    # Whoever has taken it over settles it; this one only ends.
-                    run.stop(Ending(state="interrupted"))
-            for reply, claim in replies:
-                if claim.run_id not in held and reply.claim is claim:
-                    reply.stop(_taken_over(claim))
+
+    async def _renew(self) -> None:
+        runs, replies = dict(self.dispatcher.going), self.replies.holding()
+        claims = [claim for run in runs.values() for claim in run.claims]
+        claims += [claim for _, claim in replies]
+        if not claims:
+            return
+        held = await self.services.store.renew(claims)
+        for run_id, run in runs.items():
+            if run_id not in held and run_id in self.dispatcher.going:
+                # Whoever has taken it over settles it; this one only ends.
+                run.stop(Ending(state="interrupted"))
+        for reply, claim in replies:
+            if claim.run_id not in held and reply.claim is claim:
+                reply.stop(_taken_over(claim))
 
 
 def _taken_over(claim: Claim) -> ClaimLost:
