@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Literal
@@ -8,7 +9,9 @@ import pytest
 from drumbeat.core.context import render_context
 from drumbeat.core.model import Automation, Pack, Step, Workspace
 from drumbeat.errors import Problem
-from drumbeat.runtime.packs import load_packs, pack_findings, reload_packs
+from drumbeat.runtime import packs as module
+from drumbeat.runtime.pack_cache import PackCache
+from drumbeat.runtime.packs import load_packs, pack_findings
 from drumbeat.runtime.requirements import check_requirements
 from drumbeat.runtime.search_path import search_path
 
@@ -434,9 +437,10 @@ async def test_a_workspace_that_is_a_pack_itself_hides_nothing(workspace: Path) 
 async def test_an_edited_card_is_read_again(workspace: Path) -> None:
     mail = listed(workspace, "mailbox")
     before, _ = await load_packs(workspace)
-    assert (await reload_packs(workspace, before)).packs == before
+    cache = PackCache(workspace)
+    assert (await cache.reload(before)).packs == before
     (mail / "drumpack.md").write_bytes(card("mail", "mailbox", text="Another card."))
-    again = await reload_packs(workspace, before)
+    again = await cache.reload(before)
     assert again.problems == ()
     assert [each.card for each in again.packs] == ["Another card."]
 
@@ -444,8 +448,9 @@ async def test_an_edited_card_is_read_again(workspace: Path) -> None:
 async def test_a_pack_that_broke_leaves_all_as_they_were(workspace: Path) -> None:
     mail = listed(workspace, "mailbox")
     before, _ = await load_packs(workspace)
+    cache = PackCache(workspace)
     (mail / "bin" / "mailbox").chmod(0o644)
-    again = await reload_packs(workspace, before)
+    again = await cache.reload(before)
     assert again.packs == before
     assert [each.code for each in again.problems] == ["pack-tool-not-executable"]
 
@@ -453,13 +458,106 @@ async def test_a_pack_that_broke_leaves_all_as_they_were(workspace: Path) -> Non
 async def test_other_folders_wait_for_a_restart(workspace: Path) -> None:
     listed(workspace, "mailbox")
     before, _ = await load_packs(workspace)
+    cache = PackCache(workspace)
     pack(workspace / "notes", "note")
     for lines in (["drumpacks/mail", "notes"], ["notes"], []):
         write_list(workspace, *lines)
-        again = await reload_packs(workspace, before)
+        again = await cache.reload(before)
         assert again.packs == before
         (problem,) = again.problems
         assert (problem.code, problem.path) == ("packs-changed", LIST)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[PurePath]:
+    """The files that were read, in order."""
+    seen: list[PurePath] = []
+    real = module.read_inside
+
+    def counted(folder: Path, name: PurePath) -> bytes:
+        seen.append(name)
+        return real(folder, name)
+
+    monkeypatch.setattr(module, "read_inside", counted)
+    return seen
+
+
+async def test_packs_that_are_unchanged_are_not_read_again(
+    workspace: Path, read: list[PurePath]
+) -> None:
+    """From the second look on: an edit within one tick of the clock leaves no trace at first."""
+    mail = listed(workspace, "mailbox")
+    before, _ = await load_packs(workspace)
+    cache = PackCache(workspace)
+    for _ in range(2):
+        read.clear()
+        assert (await cache.reload(before)).packs == before
+        assert LIST in read
+        assert PurePath("drumpack.md") in read
+    read.clear()
+    for _ in range(3):
+        assert (await cache.reload(before)).packs == before
+    assert read == []
+    (mail / "drumpack.md").write_bytes(card("mail", "mailbox", text="Another card."))
+    assert [each.card for each in (await cache.reload(before)).packs] == ["Another card."]
+
+
+async def test_a_workspace_without_packs_costs_one_look(
+    workspace: Path, read: list[PurePath]
+) -> None:
+    cache = PackCache(workspace)
+    for _ in range(2):
+        assert (await cache.reload(())).problems == ()
+    read.clear()
+    assert (await cache.reload(())).problems == ()
+    assert read == []
+    listed(workspace, "mailbox")
+    (problem,) = (await cache.reload(())).problems
+    assert problem.code == "packs-changed"
+
+
+def _undeclared(mail: Path) -> None:
+    program(mail / "bin" / "other")
+
+
+def _takes_the_right(mail: Path) -> None:
+    (mail / "bin" / "mailbox").chmod(0o644)
+
+
+def _takes_the_tool(mail: Path) -> None:
+    (mail / "bin" / "mailbox").unlink()
+
+
+def _takes_the_card(mail: Path) -> None:
+    (mail / "drumpack.md").unlink()
+
+
+def _takes_the_folder(mail: Path) -> None:
+    mail.rename(mail.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize(
+    "change, code",
+    [
+        (_undeclared, "pack-tool-undeclared"),
+        (_takes_the_right, "pack-tool-not-executable"),
+        (_takes_the_tool, "pack-tool-missing"),
+        (_takes_the_card, "pack-card-missing"),
+        (_takes_the_folder, "pack-missing"),
+    ],
+)
+async def test_whatever_changes_of_a_pack_is_seen(
+    workspace: Path, change: Callable[[Path], None], code: str
+) -> None:
+    mail = listed(workspace, "mailbox")
+    before, _ = await load_packs(workspace)
+    cache = PackCache(workspace)
+    for _ in range(3):
+        assert (await cache.reload(before)).problems == ()
+    change(mail)
+    for _ in range(3):
+        again = await cache.reload(before)
+        assert (again.packs, [each.code for each in again.problems]) == (before, [code])
 
 
 # ---- what a run makes of them

@@ -20,7 +20,7 @@ async def _context(services: Services) -> str:
     zone, name, _ = services.zones["automation"]
     workspace = services.workspace.workspace
     try:
-        runs = await services.store.runs(limit=_RUNS)
+        runs = await services.store.runs(limit=_RUNS, payloads=False)
     except StoreError as error:
         # What is wrong with the store may be what the person asks about.
         services.trouble(error)

@@ -51,7 +51,6 @@ from drumbeat.runtime.services import Services
 _REFUSED = "inbox-refused:"
 _SHOWN = 200
 """So much of a sender, a subject or an id stands in an event."""
-_ALL = 1_000_000
 
 
 @attrs.define(kw_only=True)
@@ -234,8 +233,7 @@ class Inboxes:
     ) -> None:
         """Wait for the fire that is out for a batch; take the batch back if there is none."""
         services = self.services
-        fires = await services.store.fires(slug=box.slug, open=True, limit=_ALL)
-        if any(fire.id == batch.fire for fire in fires):
+        if await services.store.fires(id=batch.fire, open=True, payloads=False):
             await services.mail_settled.wait(
                 seen, clock=services.clock, glance=services.settings.inbox_poll
             )

@@ -17,7 +17,7 @@ from drumbeat.errors import AutomationError, Finding, Problem, WorkspaceError
 from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
 
-__all__ = ["PackReload", "load_packs", "misnamed_list", "pack_findings", "reload_packs"]
+__all__ = ["LIST", "load_packs", "misnamed_list", "pack_findings", "pack_paths", "read_packs"]
 
 LIST = "drumpacks.txt"
 """The workspace's list of packs: one folder a line."""
@@ -47,45 +47,26 @@ async def load_packs(workspace: Path) -> tuple[tuple[Pack, ...], tuple[Problem, 
         its line of `drumpacks.txt` or of the card, in the order of the list. The paths of problems
         are relative to the workspace where the list's are. An engine starts without problems only.
     """
-    return await to_thread.run_sync(_load, workspace)
+    return await to_thread.run_sync(read_packs, workspace)
 
 
-@attrs.frozen(kw_only=True)
-class PackReload:
-    """The packs to go on with, and what keeps the workspace's present ones from being them."""
+def pack_paths(workspace: Path) -> Iterator[Path]:
+    """Everything that `read_packs` looks at, as it stands; blocks on the disk.
 
-    packs: tuple[Pack, ...]
-    problems: tuple[Problem, ...] = ()
-
-
-async def reload_packs(workspace: Path, known: Sequence[Pack]) -> PackReload:
-    """Read the packs again while an engine runs: an edited card counts from the next run on.
-
-    The search path is the same for every turn of an engine, so its packs stay those it started
-    with. Runs in a thread.
-
-    Args:
-        workspace: the workspace folder, absolute.
-        known: the packs that the engine goes by.
-
-    Returns:
-        The packs as they are at this moment when nothing is wrong and their folders are those of
-        `known`, in order; else `known` and the problems, which for other folders is one
-        `packs-changed`.
+    Where something cannot be read, it ends with that.
     """
-    known = tuple(known)
-    packs, problems = await load_packs(workspace)
-    if problems:
-        return PackReload(packs=known, problems=problems)
-    if [pack.folder for pack in packs] == [pack.folder for pack in known]:
-        return PackReload(packs=packs)
-    changed = Problem(
-        code="packs-changed",
-        message="the list of packs is not the one the engine started with",
-        remedy="restart the engine: the search path of tools is the same from its start to its end",
-        path=PurePath(LIST),
-    )
-    return PackReload(packs=known, problems=(changed,))
+    yield workspace / LIST
+    try:
+        lines = list(_lines(workspace))
+    except WorkspaceError:
+        return
+    for line in lines:
+        folder = workspace / line.text
+        yield from (folder, folder / CARD, folder / "bin")
+        try:
+            yield from [folder / "bin" / name for name in _names(folder / "bin")]
+        except (OSError, ValueError):
+            continue
 
 
 async def pack_findings(workspace: Workspace) -> list[Finding]:
@@ -144,7 +125,8 @@ class _Read:
     file: PackFile
 
 
-def _load(workspace: Path) -> tuple[tuple[Pack, ...], tuple[Problem, ...]]:
+def read_packs(workspace: Path) -> tuple[tuple[Pack, ...], tuple[Problem, ...]]:
+    """As `load_packs`, in the calling thread."""
     problems: list[Problem] = []
     packs: list[Pack] = []
     earlier: list[_Read] = []

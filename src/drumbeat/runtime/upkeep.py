@@ -16,7 +16,7 @@ from drumbeat.runtime.contained import contained
 from drumbeat.runtime.dispatcher import Dispatcher
 from drumbeat.runtime.inbox import Inboxes
 from drumbeat.runtime.log import log
-from drumbeat.runtime.packs import reload_packs
+from drumbeat.runtime.pack_cache import PackCache
 from drumbeat.runtime.replies import Replies
 from drumbeat.runtime.rules import Rules, publish
 from drumbeat.runtime.services import Services
@@ -50,6 +50,10 @@ class Upkeep:
     inboxes: Inboxes
     rules: Rules
     """What clients have to know; left in the store as soon as it takes them."""
+    _packs: PackCache = attrs.field(
+        default=attrs.Factory(lambda self: PackCache(self.services.workspace_dir), takes_self=True),
+        init=False,
+    )
     _published: bool = False
     _broken: dict[Path, tuple[Problem, ...]] = attrs.field(factory=dict)
     """The broken files for which there is an event, and what it is about."""
@@ -115,7 +119,7 @@ class Upkeep:
         async with self._lock:
             with holding(services.clock, "workspace reload"):
                 change = await services.workspace.reload(removing=removing)
-                packs = await reload_packs(services.workspace_dir, services.packs)
+                packs = await self._packs.reload(services.packs)
                 config = await services.config.reload()
             services.packs = packs.packs
             await self.publish()
