@@ -12,7 +12,9 @@ _DATE = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class ScriptedMailbox(MailSource):
-    """A mail source whose messages are put in by `send`::
+    """A mail source whose messages are put in by `send`.
+
+    As a host's test would use it::
 
         mailbox = ScriptedMailbox()
         async with Engine(folder, agent=agent, mail={"imap": mailbox}, clock=clock) as engine:
