@@ -15,7 +15,6 @@ import pytest
 from drumbeat import (
     AgentError,
     AgentUnavailable,
-    Automation,
     ClaimLost,
     ContextCeiling,
     ConversationNotFound,
@@ -287,20 +286,11 @@ async def test_a_requirement_that_is_gone_is_left_out(host: Any) -> None:
     assert [len(turn.requirements) for turn in host.agent.turns] == [1, 0]
 
 
-async def test_a_job_is_answered_in_its_own_folder_within_its_own_time(
-    host: Any, monkeypatch: Any
-) -> None:
+async def test_a_job_is_answered_in_its_own_folder_within_its_own_time(host: Any) -> None:
     """The folder is there again if it was cleared."""
-    host.write()
+    host.file("jobs/check.md", "---\ntimeoutSeconds: 90\n---\nLook around.\n")
     async with host.engine() as engine:
         run = await engine.run("check")
-        services = engine._life.services
-        job = attrs.evolve(services.find("check"), kind="job", timeout=timedelta(seconds=90))
-
-        async def read(slug: str) -> Automation:
-            return job
-
-        monkeypatch.setattr(services.workspace, "read", read)
         work = host.folder(run) / "work"
         work.rmdir()
 
@@ -313,6 +303,54 @@ async def test_a_job_is_answered_in_its_own_folder_within_its_own_time(
     (turn,) = host.agent.turns
     assert (turn.cwd, turn.timeout) == (work, timedelta(seconds=90))
     assert turn.memory_dir == host.data / "memory" / "jobs" / "check"
+
+
+async def test_an_answer_to_a_job_whose_file_is_gone_stands_under_its_rules(host: Any) -> None:
+    """Who may write to a mailbox is bound by them; that the file was removed frees nobody."""
+    host.file("SYSTEM.md", "Show nobody a password.\n")
+    host.file("skills/dig/SKILL.md", "---\nname: dig\ndescription: Dig.\n---\nDig.\n")
+    path = host.file("jobs/check.md", "---\n---\nLook around.\n")
+    host.file("jobs/other.md", "---\n---\nLook around.\n")
+    async with host.engine() as engine:
+        run = await engine.run("check")
+        path.unlink()
+        await host.look(2)
+        await engine.reply(run.run_id, "What was that?")
+    async with host.engine() as engine:
+        await engine.reply(run.run_id, "And after a restart?")
+    job, *turns = host.agent.turns
+    assert job.system_prompt == "Show nobody a password.\n"
+    for turn in turns:
+        assert turn.automation is None
+        assert (turn.system_prompt, turn.cwd) == (job.system_prompt, job.cwd)
+        assert (turn.memory_dir, turn.skills) == (job.memory_dir, job.skills)
+        assert turn.skills[0].is_relative_to(job.cwd)
+
+
+async def test_a_run_says_of_which_kind_of_file_it_was(host: Any) -> None:
+    """Unless there was none that loaded, and so nothing that could be answered."""
+    host.write()
+    host.file("jobs/work.md", "---\n---\nLook around.\n")
+    host.file("jobs/broken.md", "---\nno: key\n---\nLook around.\n")
+    async with host.engine() as engine:
+        kinds = [(await engine.run(slug)).kind for slug in ("check", "work", "broken")]
+    assert kinds == ["automation", "job", None]
+
+
+async def test_a_run_of_which_no_kind_is_on_record_is_answered_by_its_file(host: Any) -> None:
+    path = host.file("jobs/check.md", "---\n---\nLook around.\n")
+    host.file("jobs/other.md", "---\n---\nLook around.\n")
+    async with host.engine() as engine:
+        run = await engine.run("check")
+        claim = await engine._life.services.store.hold(run.session_id, run_id="a-test")
+        await engine._life.services.store.record(claim=claim, run=attrs.evolve(run, kind=None))
+        await engine._life.services.store.finish(claim, None)
+        await engine.reply(run.run_id, "Where are you?")
+        path.unlink()
+        await host.look(2)
+        await engine.reply(run.run_id, "And now?")
+    job, *turns = host.agent.turns
+    assert [turn.cwd for turn in turns] == [job.cwd, host.workspace]
 
 
 async def test_the_folder_of_the_run_tells_of_the_answer(host: Any) -> None:

@@ -368,7 +368,8 @@ class RunRecord:
     """One attempt at one fire. `intent` is None only while the run is going.
 
     `turns` and `usage` hold the replies that were given in it later too. `handle` is the agent's
-    own id for the conversation, as it was last said.
+    own id for the conversation, as it was last said. `kind` is that of the file which it ran; None
+    when there was none that loaded.
     """
 
     run_id: str
@@ -387,6 +388,7 @@ class RunRecord:
     delivery: Sent | None
     receipt: Receipt | None
     handle: str | None = None
+    kind: Kind | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -7,7 +7,15 @@ import attrs
 
 from drumbeat.core.config_layers import ConfigLayers
 from drumbeat.core.identity import turn_id
-from drumbeat.core.model import Automation, Claim, Reply, Requirement, RunRecord, TurnRecord
+from drumbeat.core.model import (
+    Automation,
+    Claim,
+    Kind,
+    Reply,
+    Requirement,
+    RunRecord,
+    TurnRecord,
+)
 from drumbeat.errors import AgentError, NotFound, Problem, StoreError
 from drumbeat.runtime.awaited import take_within
 from drumbeat.runtime.clock import holding
@@ -120,9 +128,15 @@ class ReplyTurn:
         found = await self.services.store.runs(target=self.session_id, limit=1, payloads=False)
         return next(iter(found), None)
 
+    def _kind(self, automation: Automation | None) -> Kind:
+        """What the run was of, whatever has become of its file: where it works follows from it."""
+        if self.run.kind is not None:
+            return self.run.kind
+        return "automation" if automation is None else automation.kind
+
     async def _frame(self, automation: Automation | None) -> Frame:
         services, run = self.services, self.run
-        kind = "automation" if automation is None else automation.kind
+        kind = self._kind(automation)
         memory_dir = memory_folder(services, kind, run.slug)
         layers = await current_layers(services)
         met: tuple[Requirement, ...] = ()
@@ -141,7 +155,7 @@ class ReplyTurn:
             # Without its rules a job's agent must not be spoken to, in a reply as in a run.
             raise unready.as_failure() from unready
         cwd = working_folder(services, kind, run.slug, run.run_id)
-        skills = await skills_for_turn(services, automation, cwd)
+        skills = await skills_for_turn(services, kind, cwd)
         env = folder_env(services, automation, turn_env(services, run.slug, run.run_id), cwd)
         return Frame(
             slug=run.slug,

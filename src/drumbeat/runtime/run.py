@@ -215,6 +215,7 @@ class Run:
             raise Vanished from None
         if not automation.enabled and self.fire.cause != "manual":
             raise Disabled
+        self.record = attrs.evolve(self.record, kind=automation.kind)
         return automation
 
     async def _begin(self) -> None:

@@ -102,7 +102,7 @@ async def begin_talk(
         rules = await system_prompt(services, "job")
     except Unready as unready:
         raise unready.as_failure() from unready
-    skills = await skills_for_turn(services, None, services.workspace_dir)
+    skills = await skills_for_turn(services, "automation", services.workspace_dir)
     journal = _Unwritten(services=services, slug=slug, run_id=name)
     await journal.make(memory_dir)
     limit = services.settings.run_timeout

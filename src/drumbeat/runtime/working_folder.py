@@ -15,7 +15,7 @@ import attrs
 from anyio import to_thread
 
 from drumbeat.core.git_access import git_env
-from drumbeat.core.model import Automation, RunRecord
+from drumbeat.core.model import Automation, Kind, RunRecord
 from drumbeat.errors import AgentError, DrumbeatError, Problem
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.clone import Clone, clone_repository
@@ -51,9 +51,7 @@ def folder_env(
     )
 
 
-async def standing_skills(
-    services: Services, automation: Automation | None, cwd: Path
-) -> tuple[Path, ...]:
+async def standing_skills(services: Services, kind: Kind, cwd: Path) -> tuple[Path, ...]:
     """The skills for a folder as it stands; nothing is laid.
 
     Raises:
@@ -61,21 +59,19 @@ async def standing_skills(
     """
     with holding(services.clock, "skills"):
         ours = await services.skills.skills()
-        if automation is None or automation.kind != "job":
+        if kind != "job":
             return tuple(ours.values())
         return await skills_at_hand(ours, cwd)
 
 
-async def skills_for_turn(
-    services: Services, automation: Automation | None, cwd: Path
-) -> tuple[Path, ...]:
+async def skills_for_turn(services: Services, kind: Kind, cwd: Path) -> tuple[Path, ...]:
     """The same for a turn that is no part of a run.
 
     Raises:
         AgentError: one of the workspace's or the engine's is damaged.
     """
     try:
-        return await standing_skills(services, automation, cwd)
+        return await standing_skills(services, kind, cwd)
     except DrumbeatError as error:
         raise AgentError(error.problem.message, code=error.problem.code) from error
 
@@ -103,7 +99,7 @@ async def make_ready(
         DrumbeatError: a folder, a clone, the payload or a skill could not be had; no turn is spent.
     """
     if automation.kind != "job":
-        skills = await standing_skills(services, automation, cwd)
+        skills = await standing_skills(services, automation.kind, cwd)
         payload = await _payload(services, record)
         return WorkingFolder(path=cwd, skills=skills, payload=payload)
     with holding(services.clock, "skills"):
