@@ -306,6 +306,35 @@ async def test_what_was_disabled_owes_nothing_when_it_is_enabled_again(host: Any
         assert dues(await engine.fires("poll")) == [45 * MINUTE, 4 * HOUR + 30 * MINUTE]
 
 
+@pytest.mark.parametrize("between", [{"type": "manual"}, at("dayly at 13:00")])
+async def test_what_had_no_schedule_for_a_while_owes_nothing_when_it_has_one_again(
+    host: Any, between: dict[str, str]
+) -> None:
+    """Whoever writes the same schedule again has edited it, also over a restart."""
+    schedules = {"check": at("daily at 13:00"), "poll": at("every 45 minutes")}
+    for slug, trigger in schedules.items():
+        host.write(slug, trigger=trigger)
+    async with host.engine() as engine:
+        await drive(engine, until=START + HOUR)
+        for slug in schedules:
+            host.write(slug, trigger=between)
+        await engine.reload()
+        await drive(engine, until=START + 28 * HOUR)
+    restarted(host, after=timedelta(0))
+    async with host.engine() as engine:
+        for slug, trigger in schedules.items():
+            host.write(slug, trigger=trigger)
+        await engine.reload()
+        await drive(engine, until=START + 28 * HOUR + MINUTE)
+        assert await verdicts(engine) == [(HOUR, "ran", 0)]
+        assert await verdicts(engine, "poll") == [
+            (45 * MINUTE, "ran", 0),
+            (28 * HOUR, "ran", 0),
+        ]
+        await drive(engine, until=START + 50 * HOUR)
+        assert await verdicts(engine) == [(HOUR, "ran", 0), (49 * HOUR, "ran", 0)]
+
+
 async def test_a_file_that_comes_back_resumes_where_it_was(host: Any) -> None:
     """Its marks stay, so its last slots are made up for in one run."""
     host.write(trigger=at("0 * * * *"))

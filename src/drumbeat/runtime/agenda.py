@@ -138,6 +138,7 @@ class Agenda:
                 marks=self._marks,
                 zones=services.zones,
             )
+            unscheduled = {each.slug for each in workspace.automations} - declared.keys()
             for slug in list(self._set):
                 if slug not in declared or not declared[slug].enabled:
                     self.scheduler.remove(slug)
@@ -147,10 +148,14 @@ class Agenda:
                     del self._never[slug]
             for slug, schedule in declared.items():
                 await contained(services, "schedule", partial(self._follow, schedule), slug=slug)
+            for slug in sorted(unscheduled):
+                await contained(services, "schedule", partial(self._disable, slug), slug=slug)
             for slug in self._followed - declared.keys():
-                for part in ("schedule", "moment"):
-                    forgotten(services, part, slug=slug)
-            self._followed = set(declared)
+                forgotten(services, "moment", slug=slug)
+            followed = declared.keys() | unscheduled
+            for slug in self._followed - followed:
+                forgotten(services, "schedule", slug=slug)
+            self._followed = followed
             await self._check_schedulable(workspace)
 
     async def _follow(self, declared: Standing) -> None:
@@ -158,8 +163,7 @@ class Agenda:
         rule = (schedule, declared.ruling)
         mark = self._marks.get(slug)
         if not declared.enabled:
-            if mark is not None and mark.value["enabled"]:
-                await self._move(slug, enabled=False)
+            await self._disable(slug)
             return
         if rule in (self._set.get(slug), self._never.get(slug, (None, ""))[0]):
             return
@@ -180,6 +184,12 @@ class Agenda:
             self._never[slug] = (rule, error.problem.message)
         else:
             self._set[slug] = rule
+
+    async def _disable(self, slug: str) -> None:
+        """Remember that the file makes nothing due: what it says later counts from then on."""
+        mark = self._marks.get(slug)
+        if mark is not None and mark.value["enabled"]:
+            await self._move(slug, enabled=False)
 
     async def _move(self, slug: str, fire: Fire | None = None, /, **changes: Any) -> Mark:
         """Change a mark, in one transaction with `fire` where one is given."""
