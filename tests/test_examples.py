@@ -146,9 +146,25 @@ def test_the_crossed_answers_are_those_that_the_page_shows(examples: Path) -> No
 
 
 @pytest.mark.slow
+def test_the_chain_of_follow_ups_is_the_one_that_the_page_shows(examples: Path) -> None:
+    """Over HTTP, and over a restart."""
+    ended = python("follow-up-chain/watch_build.py", cwd=examples)
+    assert ended.returncode == 0, ended.stderr
+    page = (examples / "follow-up-chain/README.md").read_text()
+    assert f"watch_build.py\n{ended.stdout}```" in page
+    assert not (examples / "follow-up-chain/workspace/.drumbeat").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("example", "passed"),
-    [("custom-agent", 7), ("in-your-tests", 7), ("chat-replies", 4), ("fastapi-host", 1)],
+    [
+        ("custom-agent", 7),
+        ("in-your-tests", 7),
+        ("chat-replies", 4),
+        ("follow-up-chain", 3),
+        ("fastapi-host", 1),
+    ],
 )
 def test_the_tests_of_an_example_pass(examples: Path, example: str, passed: int) -> None:
     """They do what their pages say, all of them."""
