@@ -863,7 +863,8 @@ class Engine(Client):
         `Settings.reload_interval`, take a file for removed, after two in a row without it.
 
         Raises:
-            WorkspaceError: the folder cannot be read; what was known stays.
+            WorkspaceError: the folder, or one of the two in it, cannot be read; what was known of
+                it stays.
             StoreError: what changed could not be written; the next look tries again.
         """
         life = await self._working()

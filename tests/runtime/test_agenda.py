@@ -478,6 +478,32 @@ async def test_a_vanished_folder_is_an_event_once_and_what_was_known_stays(host:
         assert [run.state for run in runs] == ["succeeded"]
 
 
+async def test_a_folder_that_goes_with_its_last_file_stops_nothing(host: Any) -> None:
+    """It is an event, and then its job is removed; the automations run on and are edited."""
+    host.write(trigger=at("every 30 minutes"))
+    job = host.file("jobs/job.md", "---\ncron: 0 * * * *\n---\nLook.\n")
+    async with host.engine() as engine:
+        pending = await engine.fire("job", after=DAY)
+        job.unlink()
+        job.parent.rmdir()
+        with pytest.raises(WorkspaceError, match="automations-folder-missing"):
+            await engine.reload()
+        assert (await engine.status()).workspace.find("job") is not None
+        assert [fault.code for fault in (await engine.status()).faults] == [
+            "automations-folder-missing"
+        ]
+        host.write("later", trigger=at("every 30 minutes"))
+        await host.look(3)
+        assert len(await host.events(engine, "workspace_error")) == 1
+        assert (await engine.status()).faults == ()
+        await host.clock.advance(HOUR + MINUTE)
+        assert [(run.slug, run.state) for run in await engine.runs()] == [
+            (slug, "succeeded") for slug in ("later", "check") * 2
+        ]
+        (skipped,) = [fire for fire in await engine.fires() if fire.id == pending.id]
+        assert (skipped.verdict, skipped.reason) == ("skipped", "removed")
+
+
 async def test_the_folder_is_looked_at_by_itself(host: Any) -> None:
     async with host.engine() as engine:
         host.write(trigger=at("every 10 minutes"))

@@ -1,6 +1,8 @@
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePath
+from typing import Any
 
 import anyio
 import pytest
@@ -461,6 +463,57 @@ async def test_a_folder_that_vanishes_leaves_everything_as_it_was(root: Path) ->
         assert caught.value.problem.code == "automations-folder-missing"
     (root / "away").rename(root / "automations")
     assert lists(await cache.reload()) == ((), (), (), ())
+
+
+async def test_a_folder_that_goes_with_its_last_file_lets_the_other_go_on(root: Path) -> None:
+    """Version control takes it away so; its files are removed after two looks, as any file is."""
+    cache = WorkspaceCache(root)
+    put(root, "a.md")
+    put_job(root, "b.md")
+    await cache.reload()
+    shutil.rmtree(root / "jobs")
+    put(root, "c.md")
+    for _ in range(2):
+        change = await cache.reload(removing=False)
+        assert change.error is not None
+        assert change.error.problem.message == f"there is no folder {root / 'jobs'}"
+        assert not change.blind
+    change = await cache.reload()
+    assert (slugs(change.workspace), change.error is None) == (["a", "b", "c"], False)
+    assert (await cache.read("c")).slug == "c"
+    with pytest.raises(NotFound):
+        await cache.read("b")
+    change = await cache.reload()
+    assert (slugs(change.workspace), change.removed) == (["a", "c"], ("b",))
+    assert (await cache.reload()).error is None
+
+
+async def test_a_folder_that_cannot_be_read_keeps_its_files_and_no_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = WorkspaceCache(root)
+    put(root, "a.md")
+    put_job(root, "b.md")
+    await cache.reload()
+    scan = os.scandir
+
+    def refused(path: Any) -> Any:
+        if Path(path).name == "jobs":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr("drumbeat.runtime.listing.os.scandir", refused)
+    (root / "automations" / "a.md").unlink()
+    put(root, "c.md")
+    for _ in range(3):
+        change = await cache.reload()
+        assert change.error is not None
+        assert change.error.problem.code == "workspace-unreadable"
+    assert slugs(change.workspace) == ["b", "c"]
+    assert (await cache.read("c")).slug == "c"
+    with pytest.raises(AutomationError) as caught:
+        await cache.read("b")
+    assert caught.value.problem.code == "workspace-unreadable"
 
 
 async def test_a_file_that_cannot_be_examined_is_a_problem_of_its_own(

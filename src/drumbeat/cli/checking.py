@@ -23,10 +23,11 @@ from drumbeat import (
 )
 from drumbeat.core.model import Kind
 from drumbeat.runtime.config_files import load_config_layers
+from drumbeat.runtime.listing import FOLDERS
 from drumbeat.runtime.packs import misnamed_list, pack_findings
 from drumbeat.runtime.requirements import check_requirements
 from drumbeat.runtime.search_path import find_executable, search_path
-from drumbeat.runtime.workspace import FOLDERS, workspace_findings
+from drumbeat.runtime.workspace import workspace_findings
 
 Zones: TypeAlias = Mapping[Kind, tzinfo]
 """The zones that rule the two kinds of file."""

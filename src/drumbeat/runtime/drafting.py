@@ -29,10 +29,11 @@ from drumbeat.core.overview import automation_lines
 from drumbeat.core.webhooks import route_clashes
 from drumbeat.errors import Problem, WorkspaceError
 from drumbeat.runtime.clock import holding
+from drumbeat.runtime.listing import FOLDERS
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.talks import begin_talk
-from drumbeat.runtime.workspace import FOLDERS, judged
+from drumbeat.runtime.workspace import judged
 
 T = TypeVar("T")
 

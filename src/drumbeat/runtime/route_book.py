@@ -57,7 +57,7 @@ class RouteBook:
         removing = self._removed is None or now - self._removed >= _BETWEEN
         with holding(self._clock, "workspace look"):
             change = await self._cache.reload(removing=removing)
-        if change.error is None:
+        if not change.blind:
             self._looked = now
             self._removed = now if removing else self._removed
         return change.error

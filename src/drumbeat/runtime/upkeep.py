@@ -105,7 +105,7 @@ class Upkeep:
                 services.trouble(error)
 
     async def reload(self, *, removing: bool = False) -> WorkspaceError | None:
-        """Look at the workspace at once; return why it cannot be read, if so.
+        """Look at the workspace at once; return what of it cannot be read, if so.
 
         Args:
             removing: whether this look counts as one of the two in a row without a file that it
@@ -126,10 +126,10 @@ class Upkeep:
             problems = () if config.error is None else config.error.problems
             await self._report("packs", packs.problems)
             await self._report("config", problems)
-            if change.error is not None:
-                await self._report("workspace", change.error.problems)
+            wrong = () if change.error is None else change.error.problems
+            await self._report("workspace", wrong)
+            if change.blind:
                 return change.error
-            await self._report("workspace", ())
             for path in change.broken:
                 log_broken(path, services.workspace.workspace.problems[path])
             self.dispatcher.removed(change.removed)
@@ -137,7 +137,7 @@ class Upkeep:
             await self.inboxes.sync(services.workspace.workspace)
             await self.dispatcher.workspace_reloaded(removing=removing)
             await self._record_broken()
-            return None
+            return change.error
 
     async def _record_broken(self) -> None:
         """Leave an event for each file that is broken, one for each way in which it is."""

@@ -6,13 +6,15 @@ second edit within one tick of the file system's clock leaves no trace in the st
 its stamp believed. Links are read every time. Content that is unchanged is never parsed again.
 
 What is missing is not what is gone: a file counts as removed after two reloads in a row, since
-editors and version control replace files by taking them away first; and a folder that is not there
-is an error which leaves everything as it was last known, since disks get unmounted.
+editors and version control replace files by taking them away first. The two folders are judged each
+for itself. One that vanished is an error, and its files go as others do, as long as there is a file
+in the other one: version control takes a folder away with its last file. When nothing would be left
+the error stays, and with it everything as it was last known, since disks get unmounted.
 """
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from hashlib import sha256
 from os import PathLike
@@ -32,10 +34,8 @@ from drumbeat.core.webhooks import route_clashes
 from drumbeat.errors import AutomationError, Finding, NotFound, Problem, WorkspaceError
 from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
+from drumbeat.runtime.listing import listed
 from drumbeat.runtime.packs import load_packs
-
-FOLDERS = ("automations", "jobs")
-"""Where files that say what runs are looked for; nothing below these is entered."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,7 +44,8 @@ class WorkspaceChange:
 
     Slugs are sorted. `changed` holds those whose file reads differently or can be read again.
     `broken` holds the keys of `workspace.problems` that are there for the first time or say
-    something else. With an `error` the workspace is the last one known, and nothing is listed.
+    something else. An `error` says what could not be read: one of the folders, or, when it was
+    `blind`, all; then the workspace is the last one known, and nothing is listed.
     """
 
     workspace: Workspace
@@ -53,6 +54,7 @@ class WorkspaceChange:
     removed: tuple[str, ...] = ()
     broken: tuple[Path, ...] = ()
     error: WorkspaceError | None = None
+    blind: bool = False
 
 
 async def load_workspace(
@@ -128,18 +130,19 @@ class WorkspaceCache:
                 other, must not.
 
         Returns:
-            The change since the last reload. A workspace that cannot be read is its `error`.
+            The change since the last reload. What of the workspace cannot be read is its `error`.
         """
         async with self._lock:
             try:
-                files = await to_thread.run_sync(
+                files, faults = await to_thread.run_sync(
                     partial(_scan, self._path, self._files, self._systems, removing=removing)
                 )
             except WorkspaceError as error:
-                return WorkspaceChange(workspace=self._workspace, error=error)
+                return WorkspaceChange(workspace=self._workspace, error=error, blind=True)
             before, self._files = self._workspace, files
             self._workspace = _workspace(self._path, files)
-            return _change(before, self._workspace)
+            wrong = WorkspaceError(faults) if faults else None
+            return _change(before, self._workspace, wrong)
 
     async def read(self, slug: str) -> Automation:
         """Read the file of `slug` from the disk as it is at this moment, in a thread.
@@ -265,81 +268,34 @@ def _unreadable(path: Path, fault: FileFault) -> Problem:
 # ---- the folder
 
 
-def _entries(root: Path, expected: Collection[str] = ()) -> Iterator[tuple[Path, os.DirEntry[str]]]:
-    """Every entry that is, or looks like, a file to read, with its path relative to `root`.
-
-    Args:
-        root: the workspace.
-        expected: the folders that were there before.
-
-    Raises:
-        WorkspaceError: a folder is missing or cannot be read.
-    """
-    if not root.exists():
-        raise _fault("workspace-missing", f"there is no folder {root}", "name an existing folder")
-    if not root.is_dir():
-        raise _fault("workspace-not-a-folder", f"{root} is no folder", "name the folder itself")
-    found = [folder for folder in FOLDERS if (root / folder).exists()]
-    lost = [folder for folder in FOLDERS if folder in expected and folder not in found]
-    if lost or not found:
-        raise _fault(
-            "automations-folder-missing",
-            f"there is no folder {root / (lost or FOLDERS)[0]}",
-            "create it, or mount or check out what held it",
-        )
-    for folder in found:
-        with os.scandir(root / folder) as entries:
-            for entry in entries:
-                name = entry.name
-                if name.startswith((".", "_")) or name.lower() == "readme.md":
-                    continue
-                if name.lower().endswith(".md"):
-                    # Bytes that are no text have to be shown and stored all the same.
-                    shown = os.fsencode(name).decode("utf-8", "backslashreplace")
-                    yield Path(folder, shown), entry
-
-
-def _fault(code: str, message: str, remedy: str) -> WorkspaceError:
-    return WorkspaceError([Problem(code=code, message=message, remedy=remedy)])
-
-
-def _listing(root: Path, expected: Collection[str] = ()) -> dict[Path, os.DirEntry[str]]:
-    try:
-        return dict(_entries(root, expected))
-    except OSError as error:
-        raise _fault(
-            "workspace-unreadable",
-            f"{error.filename or root} cannot be read: {error.strerror}",
-            "let the engine's user read the folder",
-        ) from error
-
-
-def _folders(files: Mapping[Path, _File]) -> frozenset[str]:
-    return frozenset(path.parent.name for path in files)
-
-
 def _scan(
     root: Path, known: Mapping[Path, _File], systems: Collection[str] | None, *, removing: bool
-) -> dict[Path, _File]:
+) -> tuple[dict[Path, _File], tuple[Problem, ...]]:
     """Look at every file; keep what is missing for the first time, drop what is missing again.
 
-    Without `removing` everything that is missing is kept as it was known.
+    Without `removing` everything that is missing is kept as it was known, and so is in any case
+    what lies in a folder that cannot be read.
+
+    Returns:
+        The files, and what is wrong with the folders.
     """
+    listing = listed(root, known)
     files: dict[Path, _File] = {}
-    for path, entry in sorted(_listing(root, _folders(known)).items()):
+    for path, entry in sorted(listing.entries.items()):
         file = _look(root, path, entry, systems, known.get(path))
         if file is not None:
             files[path] = file
     present = {path.stem.casefold() for path in files}
+    unseen = listing.faults.keys() - listing.vanished
     for path, file in known.items():
         moved = path.stem.casefold() in present
         if path in files or moved:
             continue
-        if not removing:
+        if not removing or path.parent.name in unseen:
             files[path] = file
         elif not file.missing:
             files[path] = attrs.evolve(file, missing=True)
-    return files
+    return files, tuple(listing.faults.values())
 
 
 def _workspace(root: Path, files: Mapping[Path, _File]) -> Workspace:
@@ -369,7 +325,7 @@ def _clashes(
     return found
 
 
-def _change(before: Workspace, after: Workspace) -> WorkspaceChange:
+def _change(before: Workspace, after: Workspace, error: WorkspaceError | None) -> WorkspaceChange:
     was = {automation.slug: automation for automation in before.automations}
     known = {*was, *(path.stem for path in before.problems)}
     loads = {automation.slug: automation for automation in after.automations}
@@ -386,6 +342,7 @@ def _change(before: Workspace, after: Workspace) -> WorkspaceChange:
             for path, problems in after.problems.items()
             if before.problems.get(path) != problems
         ),
+        error=error,
     )
 
 
@@ -393,15 +350,20 @@ def _read(
     root: Path, slug: str, known: Mapping[Path, _File], systems: Collection[str] | None
 ) -> Automation:
     try:
-        listing = _listing(root, _folders(known))
+        found = listed(root, known)
     except WorkspaceError as error:
         raise AutomationError(error.problems) from error
+    listing = found.entries
     same = [
         path for path in listing if path.suffix == ".md" and path.stem.casefold() == slug.casefold()
     ]
     exact = [path for path in same if path.stem == slug]
     file = _look(root, exact[0], listing[exact[0]], systems) if exact else None
     if file is None:
+        unseen = found.faults.keys() - found.vanished
+        lies = {path.parent.name for path in known if path.stem == slug} & unseen
+        if lies:
+            raise AutomationError([found.faults[folder] for folder in lies])
         raise NotFound(
             Problem(
                 code="automation-not-found",

@@ -1,0 +1,93 @@
+"""Which files lie in the folders of a workspace, and which of the folders cannot be looked into."""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from drumbeat.errors import Problem, WorkspaceError
+
+FOLDERS = ("automations", "jobs")
+"""Where files that say what runs are looked for; nothing below these is entered."""
+
+
+@attrs.frozen(kw_only=True)
+class Listing:
+    """Every entry that is, or looks like, a file to read, with its path relative to the workspace.
+
+    What is wrong with a folder stands by its name: one of `vanished` is not there any more, and any
+    other one cannot be read.
+    """
+
+    entries: Mapping[Path, os.DirEntry[str]]
+    faults: Mapping[str, Problem]
+    vanished: frozenset[str]
+
+
+def listed(root: Path, known: Collection[Path]) -> Listing:
+    """Look into both folders.
+
+    Args:
+        root: the workspace.
+        known: the files that were there before.
+
+    Raises:
+        WorkspaceError: the workspace cannot be looked into, or neither of its folders, or what is
+            left of them holds no file.
+    """
+    try:
+        if not root.exists():
+            raise _fault(
+                "workspace-missing", f"there is no folder {root}", "name an existing folder"
+            )
+        if not root.is_dir():
+            raise _fault("workspace-not-a-folder", f"{root} is no folder", "name the folder itself")
+        found = [folder for folder in FOLDERS if (root / folder).exists()]
+    except OSError as error:
+        raise WorkspaceError([_closed(root, error)]) from error
+    vanished = {path.parent.name for path in known}.difference(found)
+    if not found:
+        raise WorkspaceError([_missing(root, folder) for folder in sorted(vanished) or FOLDERS[:1]])
+    faults = {folder: _missing(root, folder) for folder in sorted(vanished)}
+    entries: dict[Path, os.DirEntry[str]] = {}
+    for folder in found:
+        try:
+            entries.update(_entries(root, folder))
+        except OSError as error:
+            faults[folder] = _closed(root / folder, error)
+    if faults and not entries:
+        raise WorkspaceError(tuple(faults.values()))
+    return Listing(entries=entries, faults=faults, vanished=frozenset(vanished))
+
+
+def _entries(root: Path, folder: str) -> Iterator[tuple[Path, os.DirEntry[str]]]:
+    with os.scandir(root / folder) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.startswith((".", "_")) or name.lower() == "readme.md":
+                continue
+            if name.lower().endswith(".md"):
+                # Bytes that are no text have to be shown and stored all the same.
+                shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+                yield Path(folder, shown), entry
+
+
+def _fault(code: str, message: str, remedy: str) -> WorkspaceError:
+    return WorkspaceError([Problem(code=code, message=message, remedy=remedy)])
+
+
+def _missing(root: Path, folder: str) -> Problem:
+    return Problem(
+        code="automations-folder-missing",
+        message=f"there is no folder {root / folder}",
+        remedy="create it, or mount or check out what held it",
+    )
+
+
+def _closed(folder: Path, error: OSError) -> Problem:
+    return Problem(
+        code="workspace-unreadable",
+        message=f"{error.filename or folder} cannot be read: {error.strerror}",
+        remedy="let the engine's user read the folder",
+    )
