@@ -44,7 +44,7 @@ def python(*args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_there_are_automations_to_look_at() -> None:
     """The tests below have files to work on."""
     assert len(FILES) >= 8
-    assert len(JOBS) >= 1
+    assert len(JOBS) >= 2
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -153,6 +153,18 @@ def test_the_chain_of_follow_ups_is_the_one_that_the_page_shows(examples: Path) 
     page = (examples / "follow-up-chain/README.md").read_text()
     assert f"watch_build.py\n{ended.stdout}```" in page
     assert not (examples / "follow-up-chain/workspace/.drumbeat").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--imap",)])
+def test_a_day_at_the_desk_is_what_its_page_shows(examples: Path, options: tuple[str]) -> None:
+    """Whoever brings the mail: ids apart, an IMAP server and the stand-in come to the same."""
+    ended = python("mail-triage/triage.py", *options, cwd=examples)
+    assert ended.returncode == 0, ended.stderr
+    page = (examples / "mail-triage/README.md").read_text()
+    shown = ended.stdout.replace("<3@example>", "3")
+    assert f"triage.py\n{shown}```" in page
+    assert not (examples / "mail-triage/workspace/.drumbeat").exists()
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ import pytest
 import trustme
 from anyio import to_thread
 
-from drumbeat import Engine
+from drumbeat import AgentError, Engine
 from drumbeat.core.model import MailBatch, RunRecord
 from drumbeat.core.senders import decide_mail
 from drumbeat.errors import MailError
@@ -175,6 +175,42 @@ async def test_a_real_refusal_has_its_code(
     pymap: Pymap, changes: dict[str, Any], code: str
 ) -> None:
     assert await code_of(pymap.source(**changes)) == code
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["trio"])  # each login takes the server a while
+async def test_mail_in_a_real_account_is_sorted_run_over_and_never_seen_twice(
+    pymap: Pymap, tmp_path: Path
+) -> None:
+    """One message passes and one is dropped; the run fails first, and the engine is another one."""
+    (tmp_path / "jobs").mkdir()
+    text = f'---\ninbox: imap:{ADDRESS}\nallowFrom: "@listed.example"\n---\n\nLook at it.\n'
+    (tmp_path / "jobs" / "desk.md").write_text(text, encoding="utf-8")
+    clock = ManualClock(START)
+    agent = ScriptedAgent({"prompt": [AgentError("no", code="no"), "done"]})
+
+    async def put(name: str, sender: str) -> None:
+        text = f"From: {sender}\r\nTo: {ADDRESS}\r\nSubject: {name}\r\nMessage-ID: <{name}@x>\r\n"
+        await to_thread.run_sync(pymap.put, f"{text}\r\nHello\r\n".encode())
+
+    def enter() -> Engine:
+        return Engine(tmp_path, agent=agent, mail={"imap": pymap.source(clock=clock)}, clock=clock)
+
+    async with enter() as engine:
+        await drive(engine, until=clock.now() + timedelta(minutes=1))
+        await put("dropped", "eve@example.net")
+        await put("asked", "Ann <ann@listed.example>")
+        (failed,) = await drive(engine, until=clock.now() + timedelta(minutes=5))
+    async with enter() as engine:
+        (run,) = await drive(engine, until=clock.now() + timedelta(minutes=10))
+        dropped = [each async for each in engine.events(follow=False)]
+        assert await drive(engine, until=clock.now() + timedelta(minutes=6)) == []
+    (message,) = json.loads(run.fire.payload or b"")["messages"]
+    assert (message["id"], message["from"]) == ("<asked@x>", "ann@listed.example")
+    assert (failed.state, run.state, run.fire.id) == ("failed", "succeeded", failed.fire.id)
+    told = [each.data["message"] for each in dropped if each.kind == "mail_dropped"]
+    assert told == ["<dropped@x>"]
 
 
 # ---- a server that does what a test says
