@@ -1,5 +1,6 @@
 """What a client reads and asks for, beside an engine or without one."""
 
+import stat
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from drumbeat import Client, DrumbeatError, Event, Fire, NotFound, Receipt, StoreError
 from drumbeat.testing import ScriptedAgent, drive
@@ -116,6 +118,60 @@ async def test_a_fire_of_a_client_is_taken_up_by_the_engine_that_is_going(host: 
         assert [run.fire.id for run in await engine.runs()] == [fire.id]
         await host.clock.advance(timedelta(hours=1))
         assert [run.fire.id for run in await asking.runs()] == [later.id, fire.id]
+
+
+async def test_what_others_may_use_is_closed_to_them(host: Any) -> None:
+    """A folder that was made beforehand, or moved, may be open to everybody."""
+    host.write()
+    async with host.engine() as engine:
+        await engine.run("check")
+        await engine.rotate("check", "stale")
+        await host.clock.advance(MINUTE)
+    names = ("drumbeat.db", "engine.lock", "session_pins.json", "session_rotations.jsonl")
+    host.data.chmod(0o755)
+    (host.data / "runs").chmod(0o2755)
+    for name in names:
+        (host.data / name).chmod(0o644)
+    outside = host.file("outside", "x")
+    outside.chmod(0o644)
+    (host.data / ".gitignore").unlink()
+    (host.data / ".gitignore").symlink_to(outside)
+    with capture_logs() as logs:
+        async with host.engine():
+            pass
+    (told,) = (line for line in logs if line["event"] == "data_dir_tightened")
+    assert {".drumbeat", "runs", *names} == set(told["names"])
+    assert [mode(host.data), mode(host.data / "runs")] == [0o700, 0o2700]
+    assert {mode(host.data / name) for name in names} == {0o600}
+    assert mode(outside) == 0o644
+    with capture_logs() as logs:
+        async with host.engine():
+            pass
+    assert [line for line in logs if line["event"] == "data_dir_tightened"] == []
+
+
+async def test_a_folder_that_stays_open_to_others_is_refused(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when it is somebody else's, which a test that runs as root cannot have."""
+    host.write()
+    host.data.mkdir(mode=0o755)
+    host.data.chmod(0o755)
+
+    def not_ours(path: Path, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    (host.data / ".gitignore").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "chmod", not_ours)
+        with pytest.raises(StoreError) as caught:
+            await host.engine().__aenter__()
+    assert caught.value.problem.code == "data-dir-open"
+    assert str(host.data) in caught.value.problem.message
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 async def test_a_fire_with_a_slot_is_put_in_once(host: Any) -> None:

@@ -111,6 +111,45 @@ async def test_who_is_slower_in_making_the_file_uses_the_other_ones(
     assert [file.name for file in tmp_path.iterdir()] == ["drumbeat.db"]
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("there", [True, False])
+async def test_what_a_kill_left_of_a_file_in_the_making_is_cleared_away(
+    tmp_path: Path, there: bool
+) -> None:
+    """By the holder of the folder alone; a client may be making one at that moment."""
+    path = tmp_path / "drumbeat.db"
+    if there:
+        await filled(path)
+    left = [f"drumbeat.db.0123456789abcdef.draft{end}" for end in ("", "-wal", "-shm", "-journal")]
+    others = ["drumbeat.db.mine.draft", "other.db.0123456789abcdef.draft"]
+    for name in (*left, *others):
+        (tmp_path / name).touch()
+    for holder, rest in ((None, [*left, *others]), ("test", others)):
+        store = SqliteStore(path)
+        await store.open(holder=holder, lease=LEASE)
+        assert len(await store.fires()) == (3 if there else 0)
+        await store.close()
+        assert {file.name for file in tmp_path.iterdir()} == {path.name, *rest}
+
+
+def test_who_makes_the_file_while_another_has_made_it_uses_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "drumbeat.db"
+    real = os.link
+
+    def faster(draft: Path, name: Path) -> None:
+        monkeypatch.setattr(os, "link", real)
+        prepare(path, busy=BUSY)
+        assert not draft.exists()
+        real(draft, name)
+
+    monkeypatch.setattr(os, "link", faster)
+    prepare(path, busy=BUSY)
+    assert schema_of(path) == (SCHEMA_VERSION, 0, False)
+    assert not [file.name for file in tmp_path.iterdir() if "draft" in file.name]
+
+
 def test_a_file_system_without_hard_links_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 import os
 import re
 import socket
-import stat
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from functools import partial
@@ -31,6 +30,7 @@ from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.search_path import find_executable, search_path
 from drumbeat.runtime.skills import Layers
+from drumbeat.runtime.state import open_to_others
 from drumbeat.runtime.store_schema import SCHEMA_VERSION
 from drumbeat.runtime.store_schema import examine as examine_store
 from drumbeat.runtime.workspace import WorkspaceCache, load_workspace
@@ -42,7 +42,6 @@ _HOLDER = re.compile(r"process ([0-9]+) on (.+) since ")
 _LATE = timedelta(hours=1)
 _SKEW = timedelta(minutes=5)
 _LATELY = timedelta(days=7)
-_KEPT = ("drumbeat.db", "engine.lock", "session_pins.json", "session_rotations.jsonl")
 
 
 @attrs.frozen(kw_only=True)
@@ -202,14 +201,13 @@ def _data_folder(folder: Path) -> Examined:
 
 
 def _open_to_others(folder: Path) -> Iterator[Problem]:
-    for path in (folder, *(folder / name for name in _KEPT)):
-        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
-            yield Problem(
-                code="data-dir-open",
-                message="other users of this machine may read it",
-                remedy=f"chmod go= {path}",
-                path=path,
-            )
+    for path in open_to_others(folder):
+        yield Problem(
+            code="data-dir-open",
+            message="other users of this machine may read it",
+            remedy=f"chmod go= {path}",
+            path=path,
+        )
 
 
 def _database(path: Path) -> Examined:

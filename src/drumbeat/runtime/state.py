@@ -1,14 +1,30 @@
 """The data folder and the store in it, made and opened no earlier than needed."""
 
+import stat
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import anyio
 from anyio import to_thread
 
 from drumbeat.errors import Problem, StoreError
 from drumbeat.protocols import Clock, Store
+from drumbeat.runtime.log import log
 from drumbeat.runtime.store import SqliteStore
+
+KEPT: Final = (
+    ".gitignore",
+    "drumbeat.db",
+    "engine.lock",
+    "memory",
+    "runs",
+    "session_pins.json",
+    "session_rotations.jsonl",
+    "session_rotations.1.jsonl",
+)
+"""What the engine keeps in the data folder; the store sees to the database's other files."""
 
 
 class State:
@@ -35,13 +51,17 @@ class State:
         self._closed = False
 
     async def prepare(self) -> None:
-        """Make the data folder.
+        """Make the data folder, and take from others what they may do with one that is there.
 
         Raises:
-            StoreError: it cannot be made.
+            StoreError: it cannot be made, or others may read it and this user cannot end that.
         """
         try:
             await to_thread.run_sync(_make, self._data_dir)
+            tightened = await to_thread.run_sync(_tighten, self._data_dir)
+            if tightened:
+                names = [path.name for path in tightened]
+                log.warning("data_dir_tightened", folder=str(self._data_dir), names=names)
         except OSError as error:
             raise StoreError(
                 Problem(
@@ -118,3 +138,35 @@ def _make(path: Path) -> None:
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
         ignore.chmod(0o600)
+
+
+def open_to_others(data_dir: Path) -> Iterator[Path]:
+    """The data folder and what the engine keeps in it, as far as others than its owner may use it.
+
+    A link is somebody's, and what it points to is not the engine's to judge.
+    """
+    for path in (data_dir, *(data_dir / name for name in KEPT)):
+        try:
+            mode = (path.stat() if path == data_dir else path.lstat()).st_mode
+        except FileNotFoundError:
+            continue
+        if mode & 0o077 and not stat.S_ISLNK(mode):
+            yield path
+
+
+def _tighten(data_dir: Path) -> list[Path]:
+    found = list(open_to_others(data_dir))
+    for path in found:
+        try:
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o077)
+        except PermissionError as error:
+            raise StoreError(
+                Problem(
+                    code="data-dir-open",
+                    message=f"others than its owner may use {path}, and this user may not end that",
+                    remedy=f"let its owner run: chmod go= {path}; or name a data folder that the "
+                    "engine's user owns, such as one in it",
+                    path=path,
+                )
+            ) from error
+    return found

@@ -1,7 +1,8 @@
 """The tables, and how a file comes to have them: created, checked, upgraded.
 
 Theory of operation. A file is made under a name of its own and gets its right name once it is
-whole, so an empty file is never the beginning of a store but the rest of one. A file that is there
+whole, so an empty file is never the beginning of a store but the rest of one. What a kill leaves of
+such a draft, its holder clears away at the next start. A file that is there
 is looked at through a read-only connection first: what is damaged, foreign or of a later release is
 refused before anything could write to it. An upgrade takes the write lock, copies the file as it
 then stands, and does its steps and the version number in that one transaction.
@@ -11,6 +12,7 @@ of that file is closed, and another connection of this process may rely on them.
 """
 
 import os
+import re
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -19,6 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from drumbeat.runtime.files import sync_folder
 from drumbeat.runtime.store_problems import (
     store_damaged,
     store_error,
@@ -205,6 +208,8 @@ def prepare(
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _make(path, busy=busy, steps=steps)
+        if whole:
+            _clear_drafts(path)
         version = _check(path, busy=busy, known=len(steps), whole=whole)
         if version < len(steps):
             if not whole:
@@ -225,7 +230,25 @@ def _make_private(file: Path) -> None:
         return
 
 
+def _clear_drafts(path: Path) -> None:
+    """Remove what a kill left of files that were being made; who still makes one is too late."""
+    draft = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}\.draft(-wal|-shm|-journal)?")
+    for file in path.parent.iterdir():
+        if draft.fullmatch(file.name):
+            file.unlink(missing_ok=True)
+
+
 def _make(path: Path, *, busy: timedelta, steps: Sequence[Step]) -> None:
+    try:
+        _make_once(path, busy=busy, steps=steps)
+    except (sqlite3.Error, OSError):
+        # Whoever was faster, and holds the folder, clears drafts away.
+        if not path.exists():
+            raise
+    sync_folder(path.parent)
+
+
+def _make_once(path: Path, *, busy: timedelta, steps: Sequence[Step]) -> None:
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.draft")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, _MODE))
@@ -245,11 +268,6 @@ def _make(path: Path, *, busy: timedelta, steps: Sequence[Step]) -> None:
             draft.rename(path)
     finally:
         draft.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _step(db: sqlite3.Connection, version: int, steps: Sequence[Step]) -> None:
