@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from drumbeat import Client, DrumbeatError, Event, Fire, NotFound, Receipt, StoreError
+from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ScriptedAgent, drive
 
 pytestmark = pytest.mark.anyio
@@ -182,6 +183,28 @@ async def test_a_fire_with_a_slot_is_put_in_once(host: Any) -> None:
         assert again == first
         assert await asking.fires("check") == [first]
         assert (host.data / ".gitignore").read_text(encoding="utf-8") == "*\n"
+
+
+async def test_a_client_that_is_cancelled_closes_its_store(host: Any) -> None:
+    """A host whose requests are given up would run out of descriptors."""
+
+    class Counting(SqliteStore):
+        closed = 0
+
+        async def close(self) -> None:
+            await super().close()
+            self.closed += 1
+
+    host.write()
+    async with host.engine():
+        pass
+    store = Counting(host.data / "drumbeat.db", clock=host.clock)
+    with anyio.fail_after(20), anyio.CancelScope() as scope:
+        async with client(host, store=store) as asking:
+            assert await asking.runs() == []
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert store.closed == 1
 
 
 async def test_requests_that_come_at_once_open_one_store(host: Any) -> None:
