@@ -248,7 +248,12 @@ class Store(Protocol):
         ...
 
     async def claim_fire(
-        self, *, now: datetime, run_id: str, skip: Collection[str] = ()
+        self,
+        *,
+        now: datetime,
+        run_id: str,
+        skip: Collection[str] = (),
+        fire: str | None = None,
     ) -> Claim | None:
         """Take the oldest due open fire whose slug is free and not in `skip`; count its attempt.
 
@@ -259,6 +264,7 @@ class Store(Protocol):
             now: a fire that is due later is left alone.
             run_id: the run that will be an attempt at it.
             skip: slugs to pass over.
+            fire: the id of the one that is meant; others are left alone, also those before it.
 
         Returns:
             The claim with the fire as it stands in the store by then, or None: nothing can be

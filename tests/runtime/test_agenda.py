@@ -654,6 +654,28 @@ async def test_what_was_due_before_the_clock_was_set_back_does_not_wait_for_it(h
         }
 
 
+async def test_what_has_never_been_due_waits_although_the_clock_was_set_back(host: Any) -> None:
+    """One that had been due goes first, however the two are ordered by the clock."""
+    host.write()
+
+    async def slow(turn: Any) -> str:
+        await host.clock.sleep(20 * MINUTE)
+        return "done"
+
+    async with host.engine(agent=ScriptedAgent({"check/step-1": [slow, "two", "later"]})) as engine:
+        first = await engine.fire("check")
+        await host.clock.advance(MINUTE)
+        second = await engine.fire("check")
+        host.clock.jump(-HOUR)
+        await host.clock.advance(MINUTE)
+        later = await engine.fire("check", after=40 * MINUTE)
+        await host.clock.advance(25 * MINUTE)
+        assert {run.fire.id for run in await engine.runs()} == {first.id, second.id}
+        await host.clock.advance(20 * MINUTE)
+        (run,) = [run for run in await engine.runs() if run.fire.id == later.id]
+        assert run.started_at >= later.due
+
+
 async def test_rules_that_the_store_did_not_take_at_the_start_are_left_there_later(
     host: Any,
 ) -> None:

@@ -101,10 +101,13 @@ class Unfolding(SqliteStore):
 
 
 class Unskipping(SqliteStore):
-    async def claim_fire(
-        self, *, now: datetime, run_id: str, skip: Collection[str] = ()
-    ) -> Claim | None:
-        return await super().claim_fire(now=now, run_id=run_id)
+    async def claim_fire(self, *, skip: Collection[str] = (), **rest: Any) -> Claim | None:
+        return await super().claim_fire(**rest)
+
+
+class Unnaming(SqliteStore):
+    async def claim_fire(self, *, fire: str | None = None, **rest: Any) -> Claim | None:
+        return await super().claim_fire(**rest)
 
 
 class Unfenced(SqliteStore):
@@ -116,10 +119,8 @@ class Unfenced(SqliteStore):
 
 
 class Eager(SqliteStore):
-    async def claim_fire(
-        self, *, now: datetime, run_id: str, skip: Collection[str] = ()
-    ) -> Claim | None:
-        return await super().claim_fire(now=now + timedelta(days=1), run_id=run_id, skip=skip)
+    async def claim_fire(self, *, now: datetime, **rest: Any) -> Claim | None:
+        return await super().claim_fire(now=now + timedelta(days=1), **rest)
 
 
 class Unmarking(SqliteStore):
@@ -265,6 +266,7 @@ class Silent(SqliteStore):
         Unfolding,
         Unmarking,
         Unskipping,
+        Unnaming,
     ],
 )
 async def test_check_store_notices_a_store_that_breaks_a_rule(

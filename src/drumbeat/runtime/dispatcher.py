@@ -7,7 +7,7 @@ given back or settled whatever happens to the store meanwhile, since a claim tha
 up its automation until the next start.
 
 A fire that was due when it was put in stays due when the clock is set back: its claim is asked for
-at its own time, for its slug alone.
+at its own time, and for it alone.
 
 It looks whenever something changed, when the next fire is due, and now and then for fires that
 another process put in.
@@ -53,10 +53,8 @@ class Dispatcher:
     _claiming: bool = False
     _looked: int = -1
     _next_due: datetime | None = None
-    _overdue: dict[str, datetime] = attrs.field(factory=dict)
-    """By slug, a fire that was due before the clock was set back, and until when it was not."""
-    _others: frozenset[str] = frozenset()
-    """The slugs that have fires, as they were looked at last."""
+    _overdue: set[str] = attrs.field(factory=set)
+    """The slugs that have a fire which was due before the clock was set back."""
     _absent: dict[str, int] = attrs.field(factory=dict)
 
     @property
@@ -124,13 +122,12 @@ class Dispatcher:
         self._overdue.clear()
         ahead: list[datetime] = []
         backlog = await self.services.store.backlog(now=now)
-        self._others = frozenset(waiting.slug for waiting in backlog)
         for waiting in backlog:
             if not self.services.stands(waiting.slug):
                 self._absent.setdefault(waiting.slug, 0)
                 continue
             if waiting.overdue is not None:
-                self._overdue[waiting.slug] = waiting.overdue
+                self._overdue.add(waiting.slug)
             if waiting.ahead is not None:
                 ahead.append(waiting.ahead)
         self._next_due = min(ahead, default=None)
@@ -159,7 +156,7 @@ class Dispatcher:
         reasons = await paused(services.store)
         claim = await services.store.claim_fire(now=now, run_id=run_id, skip=tuple(self._absent))
         if claim is None:
-            claim = await self._claim_overdue(run_id)
+            claim = await self._claim_overdue(run_id, now)
         if claim is None:
             return False
         fire = claim.fire
@@ -182,18 +179,20 @@ class Dispatcher:
             group.start_soon(self._go, run)
         return True
 
-    async def _claim_overdue(self, run_id: str) -> Claim | None:
+    async def _claim_overdue(self, run_id: str, now: datetime) -> Claim | None:
         """Take a fire that was due before the clock was set back."""
+        store = self.services.store
         while self._overdue:
-            slug, due = self._overdue.popitem()
+            slug = self._overdue.pop()
             if self.busy(slug):
                 continue  # looked for once more when that run has ended
-            skip = (self._others | self._absent.keys()) - {slug}
-            claim = await self.services.store.claim_fire(now=due, run_id=run_id, skip=tuple(skip))
-            if claim is not None and claim.slug == slug:
-                return claim
-            if claim is not None:  # put in since, and not due yet
-                await self._give_back(claim)
+            # Those of the slug that come due before it by the clock have not been due yet.
+            pending = await store.fires(slug=slug, open=True, limit=_PAGE, payloads=False)
+            overdue = [fire for fire in pending if now < fire.due <= fire.created_at]
+            for fire in sorted(overdue, key=lambda fire: (fire.due, fire.created_at)):
+                claim = await store.claim_fire(now=fire.due, run_id=run_id, fire=fire.id)
+                if claim is not None:
+                    return claim
         return None
 
     async def _go(self, run: Run) -> None:

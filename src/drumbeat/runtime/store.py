@@ -231,11 +231,16 @@ class SqliteStore(Store):
         )
 
     async def claim_fire(
-        self, *, now: datetime, run_id: str, skip: Collection[str] = ()
+        self,
+        *,
+        now: datetime,
+        run_id: str,
+        skip: Collection[str] = (),
+        fire: str | None = None,
     ) -> Claim | None:
         """As `Store.claim_fire`; a follow-up waits until its parent run has finished."""
         return await self._write(
-            "claim_fire", lambda ledger: ledger.claim_fire(now, run_id, skip), _give_back
+            "claim_fire", lambda ledger: ledger.claim_fire(now, run_id, skip, fire), _give_back
         )
 
     async def hold(self, session_id: str, *, run_id: str) -> Claim | None:

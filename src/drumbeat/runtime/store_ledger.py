@@ -44,10 +44,12 @@ class Ledger(FireLedger):
             "WHERE sent = 'pending' AND leased_until IS NOT NULL"
         )
 
-    def claim_fire(self, now: datetime, run_id: str, skip: Collection[str]) -> Claim | None:
+    def claim_fire(
+        self, now: datetime, run_id: str, skip: Collection[str], id: str | None
+    ) -> Claim | None:
         """As `Store.claim_fire`."""
         skipped = {storable(slug) for slug in skip}
-        with closing(self._claimable(now)) as rows:
+        with closing(self._claimable(now, id)) as rows:
             # In Python, as one statement takes a bounded number of values.
             seq = next((seq for seq, slug in rows if slug not in skipped), None)
         if seq is None:
@@ -57,14 +59,17 @@ class Ledger(FireLedger):
         self._update(seq, fire)
         return self._lease("slug", fire.slug, run_id, seq, fire)
 
-    def _claimable(self, now: datetime) -> sqlite3.Cursor:
+    def _claimable(self, now: datetime, id: str | None) -> sqlite3.Cursor:
+        which = "" if id is None else "f.id = ? AND "
+        values = () if id is None else (storable(id),)
         return self.db.execute(
-            "SELECT f.seq, f.slug FROM fires f WHERE f.verdict IS NULL AND f.due <= ? "
+            f"SELECT f.seq, f.slug FROM fires f WHERE {which}"  # noqa: S608  no value stands in it
+            "f.verdict IS NULL AND f.due <= ? "
             "AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.kind = 'slug' AND l.name = f.slug) "
             "AND NOT EXISTS (SELECT 1 FROM runs r "
             "WHERE r.run_id = f.parent_run AND r.state = 'running') "
             "ORDER BY f.due, f.seq",
-            (instant(now),),
+            (*values, instant(now)),
         )
 
     def _lease(

@@ -196,8 +196,17 @@ async def _check_claims(store: Store) -> None:
     )
     skipped = await store.claim_fire(now=_NOW, run_id="run-x", skip={"a"})
     _same(skipped, None, "neither a skipped slug nor a taken one nor a later fire is claimed")
+    named = _given(
+        await store.claim_fire(now=_NOW, run_id="run-a2", fire=a2.id), "a due fire can be named"
+    )
+    _same(_of(named).id, a2.id, "the fire that is named is claimed, and none before it")
+    await store.finish(named, None)
+    early = await store.claim_fire(now=_NOW, run_id="x", fire=c1.id)
+    _same(early, None, "a fire that is named has to be due all the same")
     second = await _claim(store, "run-a1")
     _same(_of(second).id, a1.id, "fires due at one time are claimed in the order they came in")
+    taken = await store.claim_fire(now=_NOW, run_id="x", fire=a2.id)
+    _same(taken, None, "a fire that is named is claimed once its slug is free")
     _same(await store.claim_fire(now=_NOW, run_id="x"), None, "a slug has one claim at a time")
     _same(await store.renew([first, second]), {"run-a1", "run-b"}, "claims that are held renew")
     await store.finish(second, _run(second))
