@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from drumbeat import AgentError, Client, Engine, MailBatch, Problem, RunRecord, StoreError, Turn
 from drumbeat.runtime.store import SqliteStore
@@ -623,6 +624,25 @@ async def test_a_batch_that_no_fire_is_out_for_is_taken_back(host: Any, box: Mai
     await store.close()
     async with host.engine(mail={"imap": box}) as engine:
         (run,) = await pass_time(engine, 2 * POLL)
+    assert seen(run) == ["One"]
+
+
+async def test_a_mark_of_another_release_begins_anew_and_says_so(host: Any, box: Mailbox) -> None:
+    job(host)
+    store = host.faulty()
+    async with host.engine(mail={"imap": box}, store=store) as engine:
+        await pass_time(engine, MINUTE)
+        (mark,) = await store.marks("inbox:desk:")
+        await store.record(marks=(attrs.evolve(mark, value={"version": 9}),))
+        box.mail("Passed over")
+        with capture_logs() as logs:
+            assert await pass_time(engine, POLL) == []
+        box.mail("One")
+        (run,) = await pass_time(engine, POLL)
+        assert len(await host.events(engine, "inbox_begun")) == 2
+    assert [each["event"] for each in logs if each["log_level"] == "error"] == [
+        "inbox_mark_unreadable"
+    ]
     assert seen(run) == ["One"]
 
 
