@@ -1,6 +1,7 @@
 """What must hold whenever a host was killed, and what once more when all has come to its end."""
 
 from collections import Counter, defaultdict
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -129,10 +130,19 @@ def _all_settled(
     runs: dict[str, Any],
     mails: int,
 ) -> list[str]:
-    found = [f"{fire.id} has no verdict" for fire in fires.values() if fire.verdict is None]
-    found += [f"{run.run_id} is still going" for run in runs.values() if run.state == "running"]
-    pending = [run.run_id for run in runs.values() if run.delivery == "pending"]
-    found += [f"the intent of {run} was never delivered" for run in pending]
+    ends = [line["at"] for line in did if line["what"] == "over"]
+    if not ends:
+        return ["the last host did not come to its end"]
+    end = datetime.fromisoformat(ends[-1])
+    settled = [fire for fire in fires.values() if fire.created_at <= end]
+    found = [f"{fire.id} has no verdict" for fire in settled if fire.verdict is None]
+    ran = [run for run in runs.values() if run.fire.created_at <= end]
+    found += [f"{run.run_id} is still going" for run in ran if run.state == "running"]
+    found += [
+        f"the intent of {run.run_id} was never delivered"
+        for run in ran
+        if run.delivery == "pending"
+    ]
     began = {line["run"] for line in did if line["what"] == "begin"}
     tries: dict[str, list[Any]] = defaultdict(list)
     for run in runs.values():
@@ -160,8 +170,6 @@ def _all_settled(
             said = contexts.get(after.run_id)
             if before.state == "interrupted" and said is not None and "interrupted" not in said:
                 found.append(f"{after.run_id} was not told that {before.run_id} was interrupted")
-    if not [line for line in did if line["what"] == "over"]:
-        found.append("the last host did not come to its end")
     batches = [fire for fire in fires.values() if fire.cause == "inbox"]
     if mails and not batches:
         found.append(f"{mails} messages came and none was read")
