@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import Literal, Self
 from uuid import uuid4
 
+import attrs
+
 from drumbeat.core.callers import check_caller
 from drumbeat.core.explain import NEAR, Known, explain, subject_of
 from drumbeat.core.git_access import known_secrets
@@ -95,7 +97,7 @@ class Client(Entered):
             StoreError: the database cannot be opened.
             DrumbeatError: it was entered before.
         """
-        state = await self._begin(lease=_LEASE)
+        state = await self._begin(lease=_LEASE, redact=self._redact)
         try:
             await state.readable()
         except BaseException:
@@ -388,7 +390,8 @@ class Client(Entered):
 
         Returns once that is committed; the engine carries it out within `Settings.request_poll`,
         or at its next start. While a run of `slug` is going, or somebody talks in the conversation,
-        it waits for the end of that. Asked again before it was carried out, nothing changes.
+        it waits for the end of that. Asked again before it was carried out, nothing changes, and
+        the first reason stays.
 
         Args:
             slug: an automation, or an orphan among `sessions()`.
@@ -410,6 +413,9 @@ class Client(Entered):
         """A reason as it may stand in the records."""
         self._check_inside()
         return self._redactor().text(requests.check_reason(reason))
+
+    def _redact(self, text: str) -> str:
+        return self._redactor().text(text)
 
     def _redactor(self) -> Redactor:
         return Redactor(known_secrets(self._environment(), self._door_secrets()))
@@ -489,12 +495,16 @@ class Client(Entered):
     async def intents(self, sent: Sent | None = None) -> list[DeliveryIntent]:
         """Intents, oldest first; with `sent`, those to deliver that stand so.
 
+        They are as a deliverer would get them, with known secrets taken out of their fires too.
+
         Raises:
             StoreError: the store could not be read.
         """
         store = await self._readable()
         runs = [] if store is None else await store.runs(sent=sent, limit=_ALL)
-        return [run.intent for run in reversed(runs) if run.intent is not None]
+        shown = self._redactor().fire
+        intents = [run.intent for run in reversed(runs) if run.intent is not None]
+        return [attrs.evolve(intent, fire=shown(intent.fire)) for intent in intents]
 
     async def sessions(self) -> dict[str, Pin]:
         """Which conversation each automation resumes.

@@ -34,7 +34,6 @@ from drumbeat.client import Client
 from drumbeat.core.git_access import git_token, known_secrets
 from drumbeat.core.model import (
     Automation,
-    DeliveryIntent,
     Draft,
     Env,
     Fire,
@@ -44,7 +43,6 @@ from drumbeat.core.model import (
     Receipt,
     Reply,
     RunRecord,
-    Sent,
     Status,
     Workspace,
 )
@@ -210,7 +208,7 @@ class Engine(Client):
         self._settings = settings = self._given_settings or Settings.from_env(os.environ)
         # An intent must not be leased again while its delivery may still be going.
         lease = max(settings.lease, settings.deliver_timeout + timedelta(minutes=1))
-        state = await self._begin(lease=lease)
+        state = await self._begin(lease=lease, redact=self._redact)
         self._lock = EngineLock(self.data_dir)
         self._over = Signal()
         self._waiting = anyio.CancelScope()
@@ -645,14 +643,6 @@ class Engine(Client):
         await super().acknowledge(intent_id, receipt)
         if self._life is not None:
             self._life.services.intents_changed.notify()
-
-    async def intents(self, sent: Sent | None = None) -> list[DeliveryIntent]:
-        """As `Client.intents`; shown as a deliverer would get them."""
-        found = await super().intents(sent)
-        if self._life is None:
-            return found
-        shown = self._life.services.shown
-        return [attrs.evolve(intent, fire=shown(intent.fire)) for intent in found]
 
     async def run(self, slug: str) -> RunRecord:
         """Run one automation by hand and return the record of the run; disabled ones run too.

@@ -1,10 +1,13 @@
+from datetime import UTC, datetime
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drumbeat.core.identity import run_token
+from drumbeat.core.model import Fire
 from drumbeat.core.redaction import Redactor
 
 TOKEN = "tok-12345678"
@@ -103,3 +106,12 @@ def test_no_known_value_is_left_and_nothing_else_is_lost(
 @given(st.recursive(st.none() | st.integers() | st.text(), st.lists))
 def test_without_secrets_json_comes_back_equal(value: Any) -> None:
     assert Redactor({}).json(value) == value
+
+
+def test_what_a_caller_and_an_agent_wrote_into_a_fire_is_taken_out() -> None:
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    fire = Fire(id="f", slug="a", cause="manual", slot="for hunter2hunter2", due=at, created_at=at)
+    redactor = Redactor({"KEY": "hunter2hunter2"})
+    assert redactor.fire(fire) == attrs.evolve(fire, slot="for [redacted KEY]")
+    asked = attrs.evolve(fire, slot="s", prompt="use hunter2hunter2")
+    assert redactor.fire(asked) == attrs.evolve(asked, prompt="use [redacted KEY]")

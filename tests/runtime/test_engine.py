@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from drumbeat import (
+    Client,
     DrumbeatError,
     Engine,
     EngineBusy,
@@ -285,6 +286,40 @@ async def test_the_status_says_what_runs_what_waits_and_in_which_zones(host: Any
         assert status.faults == ()
         await drive(engine, until=host.clock.now() + 3 * HOUR)
         assert (await engine.status()).waiting == ()
+
+
+@pytest.mark.parametrize("who", ["client", "engine"])
+async def test_secrets_of_a_fire_are_redacted_from_its_event_and_its_intent(
+    host: Any, who: str
+) -> None:
+    """Whoever asks; the fire itself keeps what makes it unique, and what it runs."""
+    host.write()
+    secret = "correct-horse-battery"
+    given = {"KEY": secret}
+
+    async def say(turn: Any) -> str:
+        if turn.origin == "step":
+            await turn.follow_ups.schedule(f"use {secret}", after=MINUTE)
+        return "done"
+
+    host.agent = ScriptedAgent(default=say)
+    async with (
+        host.engine(secrets=given, deliverer=None) as engine,
+        Client(host.workspace, secrets=given) as client,
+    ):
+        client._clock = host.clock
+        asking = client if who == "client" else engine
+        fire = await asking.fire("check", slot=f"ticket {secret}")
+        assert fire.slot == f"ticket {secret}"
+        assert (await asking.fire("check", slot=f"ticket {secret}")).id == fire.id
+        for _ in range(3):
+            await host.clock.advance(2 * MINUTE)
+        first, second = await asking.intents("pending")
+        added, follow_up = await host.events(engine, "fire_added")
+        assert (await asking.fires())[-1].slot == f"ticket {secret}"
+    assert added.data["slot"] == first.fire.slot == "ticket [redacted KEY]"
+    assert second.fire.prompt == "use [redacted KEY]"
+    assert secret not in repr((added, follow_up, first, second))
 
 
 async def test_secrets_are_redacted_from_events(host: Any) -> None:
@@ -596,10 +631,12 @@ async def test_who_is_cancelled_hears_of_that_from_an_engine_that_has_stopped(
 # ---- cancellations that no shield keeps out
 
 
-def lingering(ended: anyio.Event) -> ScriptedAgent:
+def lingering(ended: anyio.Event, begun: anyio.Event | None = None) -> ScriptedAgent:
     """An agent whose turns go on for a moment after they were cancelled."""
 
     async def linger(turn: Turn) -> str:
+        if begun is not None:
+            begun.set()
         try:
             await anyio.sleep_forever()
         finally:
@@ -693,11 +730,16 @@ async def test_a_cancellation_while_it_drains_ends_the_time_that_turns_have(host
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 async def test_a_time_limit_of_asyncio_around_an_engine_ends_it_and_is_told(host: Any) -> None:
     host.write()
-    ended = anyio.Event()
+    begun, ended = anyio.Event(), anyio.Event()
 
     async def live() -> None:
-        async with asyncio.timeout(0.2), host.engine(agent=lingering(ended)) as engine:
+        async with (
+            asyncio.timeout(None) as limit,
+            host.engine(agent=lingering(ended, begun)) as engine,
+        ):
             await engine.fire("check")
+            await begun.wait()
+            limit.reschedule(asyncio.get_running_loop().time())
             await anyio.sleep_forever()
 
     with anyio.fail_after(20), pytest.raises(TimeoutError):

@@ -4,7 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from drumbeat.core.identity import TOKEN_FORM
+from drumbeat.core.model import Fire
 
 __all__ = ["CUT", "Redactor"]
 
@@ -85,6 +88,11 @@ class Redactor:
         if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
             return [self.json(item) for item in value]
         return value
+
+    def fire(self, fire: Fire) -> Fire:
+        """Return a fire as it may be shown: the slot is a caller's word, the prompt an agent's."""
+        prompt = None if fire.prompt is None else self.text(fire.prompt)
+        return attrs.evolve(fire, slot=self.text(fire.slot), prompt=prompt)
 
 
 def _span(found: re.Match[str]) -> tuple[int, int, str]:

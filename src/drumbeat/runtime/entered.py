@@ -1,5 +1,6 @@
 """What is entered once, and what holds before, inside and after."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -59,7 +60,7 @@ class Entered:
         """The data folder; absolute once entered."""
         return self._given_data_dir or self._given_workspace / ".drumbeat"
 
-    async def _begin(self, *, lease: timedelta) -> State:
+    async def _begin(self, *, lease: timedelta, redact: Callable[[str], str]) -> State:
         if self._phase != "new":
             raise DrumbeatError(
                 Problem(
@@ -76,7 +77,9 @@ class Entered:
                 self._given_data_dir = self._given_data_dir.absolute()
 
         await to_thread.run_sync(resolve)
-        self._opening = State(self.data_dir, store=self._store, clock=self._clock, lease=lease)
+        self._opening = State(
+            self.data_dir, store=self._store, clock=self._clock, lease=lease, redact=redact
+        )
         return self._opening
 
     @property

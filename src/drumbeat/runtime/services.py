@@ -131,10 +131,8 @@ class Services:
         return Event(id=0, at=now, kind=kind, slug=slug, run_id=run, data=cleaned)
 
     def shown(self, fire: Fire) -> Fire:
-        """The fire as an intent may show it: its prompt, which an agent wrote, redacted."""
-        if fire.prompt is None:
-            return fire
-        return attrs.evolve(fire, prompt=self.redactor.text(fire.prompt))
+        """The fire as an intent may show it, redacted."""
+        return self.redactor.fire(fire)
 
     def trace(self, error: BaseException) -> str:
         """Where an exception came from, for the log: redacted, which `exc_info` is not."""

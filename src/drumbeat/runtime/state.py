@@ -1,7 +1,7 @@
 """The data folder and the store in it, made and opened no earlier than needed."""
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -35,10 +35,17 @@ class State:
         store: what the host brought in place of the SQLite file.
         clock: what leases are measured on.
         lease: how long a claim lives.
+        redact: takes known secrets out of what a caller named.
     """
 
     def __init__(
-        self, data_dir: Path, *, store: Store | None, clock: Clock, lease: timedelta
+        self,
+        data_dir: Path,
+        *,
+        store: Store | None,
+        clock: Clock,
+        lease: timedelta,
+        redact: Callable[[str], str],
     ) -> None:
         self._data_dir = data_dir
         self._database = data_dir / "drumbeat.db"
@@ -46,6 +53,7 @@ class State:
         self._is_file = store is None
         self._clock = clock
         self._lease = lease
+        self._redact = redact
         self._lock = anyio.Lock()
         self._opened: Store | None = None
         self._closed = False
@@ -87,7 +95,9 @@ class State:
                     )
                 )
             if self._opened is None:
-                store = self._store or SqliteStore(self._database, clock=self._clock)
+                store = self._store or SqliteStore(
+                    self._database, clock=self._clock, redact=self._redact
+                )
                 await store.open(holder=holder, lease=self._lease)
                 self._opened = store
             return self._opened

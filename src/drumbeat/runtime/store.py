@@ -84,6 +84,8 @@ class SqliteStore(Store):
         path: the database file; its folder is made if missing, its mode is 0600.
         clock: what leases are measured on; the system's by default.
         busy_timeout: how long to wait for the lock of another process, in real time.
+        redact: what the slot of a fire passes through before it stands in an event; it is called in
+            worker threads.
     """
 
     def __init__(
@@ -92,10 +94,12 @@ class SqliteStore(Store):
         *,
         clock: Clock | None = None,
         busy_timeout: timedelta = _BUSY,
+        redact: Callable[[str], str] = str,
     ) -> None:
         self._path = Path(path)
         self._clock = SystemClock() if clock is None else clock
         self._busy = busy_timeout
+        self._redact = redact
         self._opened: _Opened | None = None
         self._written = anyio.Event()
 
@@ -159,6 +163,7 @@ class SqliteStore(Store):
             lease=lease,
             busy=self._busy,
             appended=self._wake,
+            redact=self._redact,
             limiter=limiter,
         )
         return _Opened(commits=commits, reader=reader, limiter=limiter, check=check)

@@ -71,6 +71,7 @@ class Commits:
         lease: how long a claim lives.
         busy: how long to wait for the lock of another process.
         appended: called in the loop after a commit that appended events.
+        redact: as `SqliteStore` has it.
         limiter: the worker threads of the store.
     """
 
@@ -83,6 +84,7 @@ class Commits:
         lease: timedelta,
         busy: timedelta,
         appended: Callable[[], None],
+        redact: Callable[[str], str],
         limiter: anyio.CapacityLimiter,
     ) -> None:
         self.lease = lease
@@ -91,6 +93,7 @@ class Commits:
         self._clock = clock
         self._busy = busy
         self._appended = appended
+        self._redact = redact
         self._limiter = limiter
         self._line: deque[_Job[Any]] = deque()
         self._led = False
@@ -176,7 +179,7 @@ class Commits:
             db = self._db = self._db or connect(self._path, busy=self._busy)
             db.execute("BEGIN IMMEDIATE")
             for job in batch:
-                ledger = Ledger(db=db, now=now, lease=self.lease)
+                ledger = Ledger(db=db, now=now, lease=self.lease, redact=self._redact)
                 db.execute("SAVEPOINT job")
                 try:
                     job.value = job.work(ledger)

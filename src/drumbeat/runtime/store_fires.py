@@ -1,7 +1,7 @@
 """Fires, marks and events inside one transaction of the store."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import attrs
@@ -24,6 +24,7 @@ class FireLedger:
     db: sqlite3.Connection
     now: datetime
     lease: timedelta
+    redact: Callable[[str], str] = str
     appended: bool = False
     """Whether events were appended."""
 
@@ -84,7 +85,7 @@ class FireLedger:
         ).lastrowid
         if fire.payload is not None:
             self.db.execute("INSERT INTO payloads (fire, body) VALUES (?, ?)", (seq, fire.payload))
-        self._append([_added(fire, self.now)])
+        self._append([_added(fire, self.now, slot=self.redact(fire.slot))])
         if fire.verdict is not None:
             self._append([_settled(fire, self.now)])
         ((_, stored),) = select_fires(self.db, "f.seq = ?", (seq,))
@@ -163,7 +164,7 @@ class FireLedger:
             self.appended = True
 
 
-def _added(fire: Fire, at: datetime) -> Event:
+def _added(fire: Fire, at: datetime, *, slot: str) -> Event:
     return Event(
         id=0,
         at=at,
@@ -173,7 +174,7 @@ def _added(fire: Fire, at: datetime) -> Event:
         data={
             "fire": fire.id,
             "cause": fire.cause,
-            "slot": fire.slot,
+            "slot": slot,
             "due": fire.due,
             "verdict": fire.verdict,
         },
