@@ -150,9 +150,10 @@ async def test_a_file_that_appears_meanwhile_stays(
             raise OSError(errno.EPERM, "no links here")
         link(source, target)
 
-    monkeypatch.setattr(os, "link", late)
     async with host.engine() as engine:
-        draft = await engine.draft_job(WISH)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "link", late)
+            draft = await engine.draft_job(WISH)
     assert draft.path is None
     assert "[slug-clash]" in host.agent.turns[1].prompt
     there = host.workspace / "jobs" / "shelf-look.md"
@@ -164,6 +165,27 @@ async def test_a_file_that_appears_meanwhile_stays(
         assert not (there.parent / "nowhere").exists()
 
 
+async def test_what_was_in_the_way_for_a_moment_makes_no_draft_look_written(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file came and went between the look and the link."""
+    answers(host, GOOD, GOOD)
+    link, refused = os.link, [FileExistsError(errno.EEXIST, "File exists")]
+
+    def once(source: Path, target: Path) -> None:
+        if refused:
+            raise refused.pop()
+        link(source, target)
+
+    async with host.engine() as engine:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "link", once)
+            draft = await engine.draft_job(WISH)
+    assert "[slug-clash]" in host.agent.turns[1].prompt
+    assert draft.path is not None
+    assert draft.path.read_text() == FILE
+
+
 async def test_a_file_system_without_links_will_do(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,9 +194,10 @@ async def test_a_file_system_without_links_will_do(
     def refuse(*_: Any) -> None:
         raise OSError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr(os, "link", refuse)
     async with host.engine() as engine:
-        draft = await engine.draft_job(WISH)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "link", refuse)
+            draft = await engine.draft_job(WISH)
     assert draft.path is not None
     assert draft.path.read_text() == FILE
     assert below(draft.path.parent) == ["shelf-look.md"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat import Client, EngineBusy, FollowUpRefused, NotFound, StoreError, Turn
+from drumbeat import ClaimLost, Client, EngineBusy, FollowUpRefused, NotFound, StoreError, Turn
 from drumbeat.core.identity import run_token
 from drumbeat.runtime.run_tokens import Bearer, RunTokens
 from drumbeat.testing import ScriptedAgent
@@ -137,6 +137,39 @@ async def test_a_reply_has_a_token_of_its_own_that_ends_with_it(host: Any) -> No
         assert fires[0].parent_run == run.run_id
         with pytest.raises(NotFound):
             await engine.follow_up(tokens[0], "Later.", after=MINUTE)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ends", ["fails", "cancelled", "interrupted", "claim lost"])
+async def test_however_a_run_ends_its_token_ends_with_it(host: Any, ends: str) -> None:
+    """Also when it can write down nothing of itself."""
+    host.write()
+    store = host.faulty()
+    minted: list[int] = []
+
+    async def say(turn: Turn) -> str:
+        minted.append(len(engine._life.services.tokens._bearers))
+        if ends == "fails":
+            msg = "broken"
+            raise ValueError(msg)
+        if ends == "cancelled":
+            await engine.cancel(turn.run_id or "", "enough")
+            await host.clock.sleep(30 * MINUTE)
+        if ends == "interrupted":
+            await host.clock.sleep(30 * MINUTE)
+        store.faults["record"] = [ClaimLost(problem("claim-lost"))]
+        return "done"
+
+    host.agent = ScriptedAgent(default=say)
+    engine = host.engine(store=store)
+    async with engine:
+        await engine.fire("check")
+        await host.clock.advance(5 * MINUTE)
+        tokens = engine._life.services.tokens
+        assert minted == [1]
+        if ends != "interrupted":
+            assert tokens._bearers == {}
+    assert tokens._bearers == {}
 
 
 @pytest.mark.anyio

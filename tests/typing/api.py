@@ -26,6 +26,7 @@ from drumbeat import (
     Deliverer,
     DeliveryIntent,
     DeliveryRefused,
+    Draft,
     DrumbeatError,
     Due,
     Engine,
@@ -202,6 +203,9 @@ async def life(engine: Engine) -> None:
         assert_type(await engine.run("a"), RunRecord)
         assert_type(await engine.reply("message-1", "Go on."), Reply)
         assert_type(await engine.reply("message-1", "Go on.", "deep", wait=HOUR), Reply)
+        assert_type(await engine.ask("What ran?", "deep"), Reply)
+        assert_type(await engine.draft_job("look on Mondays", dry_run=True), Draft)
+        assert_type(await engine.follow_up("token", "again", after=HOUR, slug="a"), Fire)
         assert_type(await engine.reload(), Workspace)
         assert_type(await engine.status(), Status)
         await engine.settled()

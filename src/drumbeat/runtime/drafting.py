@@ -176,14 +176,18 @@ def _clash(workspace: Path, slug: str) -> tuple[Problem, ...]:
         remedy = "choose another slug"
         return (Problem(code="slug-invalid", message=what, remedy=remedy),)
     return tuple(
-        Problem(
-            code="slug-clash",
-            message=f"{path} has that slug already, case aside",
-            remedy="choose another slug; if that file does this work already, say so in its place",
-            path=Path(_JOBS, f"{slug}.md"),
-        )
+        _taken(slug, path)
         for path in sorted(_names(workspace))
         if path.suffix.casefold() == ".md" and path.stem.casefold() == slug.casefold()
+    )
+
+
+def _taken(slug: str, by: Path) -> Problem:
+    return Problem(
+        code="slug-clash",
+        message=f"{by} has that slug already, case aside",
+        remedy="choose another slug",
+        path=Path(_JOBS, f"{slug}.md"),
     )
 
 
@@ -212,7 +216,8 @@ def _create(workspace: Path, slug: str, data: bytes) -> tuple[Problem, ...]:
             # On a file system without links a reload may see half of it, and see all at the next.
             _write_new(target, data)
     except FileExistsError:
-        return _clash(workspace, slug)
+        # By the time it is looked for, what was in the way may be gone again.
+        return _clash(workspace, slug) or (_taken(slug, Path(_JOBS, f"{slug}.md")),)
     finally:
         with suppress(FileNotFoundError):
             partial.unlink()
