@@ -214,6 +214,8 @@ class Inboxes:
                 await services.clock.sleep(ahead)
         seen = services.mail_settled.count
         mark, standing = await read_standing(services.store, box.key)
+        if standing is None and mark.value is not None:
+            log.error("inbox_mark_unreadable", key=box.key)
         if standing is not None and standing.batch is not None:
             await self._wait_for(box, mark, standing, standing.batch, seen)
             return

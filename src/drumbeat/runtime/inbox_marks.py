@@ -7,7 +7,6 @@ import attrs
 from drumbeat.core.inbox import Standing, inbox_prefix, message_lines
 from drumbeat.core.model import Fire, Mark, RunState
 from drumbeat.protocols import Store
-from drumbeat.runtime.log import log
 
 
 async def read_standing(store: Store, key: str) -> tuple[Mark, Standing | None]:
@@ -18,10 +17,7 @@ async def read_standing(store: Store, key: str) -> tuple[Mark, Standing | None]:
     """
     found = [mark for mark in await store.marks(key) if mark.key == key]
     mark = found[0] if found else Mark(key=key, value=None)
-    standing = Standing.from_json(mark.value)
-    if standing is None and mark.value is not None:
-        log.error("inbox_mark_unreadable", key=key)
-    return mark, standing
+    return mark, Standing.from_json(mark.value)
 
 
 def moved(mark: Mark, standing: Standing) -> Mark:
