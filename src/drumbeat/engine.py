@@ -223,7 +223,7 @@ class Engine(Client):
             except EngineBusy as busy:
                 if not self._standby:
                     raise
-                await state.open(holder=None)
+                await state.writable()
                 log.info("engine_standby", reason=busy.problem.message)
             else:
                 self._life = await self._take(parts, holder)

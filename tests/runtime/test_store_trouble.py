@@ -1,6 +1,7 @@
 """A store that fails stops the dispatching, is seen, and recovers by itself; nothing is lost."""
 
 import inspect
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,7 +9,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from drumbeat import EngineBusy, Problem, StoreError, Turn
+from drumbeat import Client, EngineBusy, Problem, StoreError, Turn
 from drumbeat.protocols import Store
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ScriptedAgent, drive
@@ -19,6 +20,7 @@ START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 FULL = Problem(code="store-full", message="there is no room", remedy="make some")
 METHODS = sorted(
     name
@@ -333,6 +335,77 @@ async def test_a_store_that_was_taken_away_accepts_nothing_until_it_is_back(
         assert (await engine.status()).faults == ()
         last = await host.fire(engine)
         assert [run.run_id for run in await engine.runs()] == [last.run_id, first.run_id]
+
+
+def opened_by_another(host: Any) -> None:
+    """Another program makes a database at the path, and takes the engine's log with it."""
+    own = sqlite3.connect(host.data / "drumbeat.db")
+    own.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    own.close()
+    taken_away(host)
+    other = sqlite3.connect(host.data / "drumbeat.db")
+    other.execute("PRAGMA journal_mode = WAL")
+    other.execute("CREATE TABLE other (x)")
+    other.close()
+    (host.data / "drumbeat.db").unlink()
+    (host.workspace / "kept.db").rename(host.data / "drumbeat.db")
+
+
+async def test_who_wrote_to_a_log_that_was_replaced_opens_the_file_again(host: Any) -> None:
+    """Else nobody would hear of what it writes, and it of nothing that is asked for."""
+    host.write()
+    async with host.engine() as engine:
+        first = await host.fire(engine)
+        opened_by_another(host)
+        with pytest.raises(StoreError, match="store-gone"):
+            await engine.runs()
+        await host.clock.advance(MINUTE)
+        assert (await engine.status()).faults == ()
+        assert [run.run_id for run in await engine.runs()] == [first.run_id]
+        async with Client(host.workspace) as beside:
+            beside._clock = host.clock
+            fire = await beside.fire("check")
+            await host.clock.advance(DAY)
+            for each in (engine, beside):
+                latest, earliest = await each.runs()
+                assert (latest.fire.id, earliest.run_id) == (fire.id, first.run_id)
+
+
+async def test_no_client_makes_a_file_where_an_engine_misses_one(host: Any) -> None:
+    """Not the command `pause`, not a standby: it would stand in the way of the one that is away."""
+    host.write()
+    async with Client(host.workspace) as early, host.engine() as engine:
+        first = await host.fire(engine)
+        taken_away(host)
+        with pytest.raises(StoreError, match="store-gone"):
+            await early.pause("check", "a look")
+        with pytest.raises(StoreError, match="although an engine holds the folder"):
+            async with Client(host.workspace):
+                pass
+        with pytest.raises(StoreError, match="although an engine holds the folder"):
+            async with host.engine(standby=True):
+                pass
+        assert not (host.data / "drumbeat.db").exists()
+        (host.workspace / "kept.db").rename(host.data / "drumbeat.db")
+        await early.pause("check", "a look")
+        await host.clock.advance(MINUTE)
+        assert (await engine.status()).faults == ()
+        assert (await engine.status()).paused == {"check": "a look"}
+        assert [run.run_id for run in await engine.runs()] == [first.run_id]
+
+
+async def test_an_empty_database_beside_other_state_is_said(host: Any) -> None:
+    host.write()
+    with capture_logs() as logs:
+        async with host.engine() as engine:
+            await host.fire(engine)
+        assert "history_begins_anew" not in [line["event"] for line in logs]
+        taken_away(host)
+        async with host.engine():
+            pass
+    (said,) = [line for line in logs if line["event"] == "history_begins_anew"]
+    assert said["log_level"] == "warning"
+    assert set(said["beside"]) >= {"session_pins.json", "runs"}
 
 
 async def test_a_store_that_is_taken_away_within_a_transaction_is_not_written(host: Any) -> None:

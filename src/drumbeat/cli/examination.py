@@ -31,6 +31,7 @@ from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.search_path import find_executable, search_path
 from drumbeat.runtime.skills import Layers
 from drumbeat.runtime.state import open_to_others
+from drumbeat.runtime.store_problems import store_away
 from drumbeat.runtime.store_schema import SCHEMA_VERSION
 from drumbeat.runtime.store_schema import examine as examine_store
 from drumbeat.runtime.workspace import WorkspaceCache, load_workspace
@@ -78,7 +79,8 @@ async def examine(
     areas += [await _skills(workspace), *await _repositories(workspace, env)]
     areas += [*await _webhooks(workspace, env), zones]
     data = await to_thread.run_sync(_data_folder, folder)
-    database = await to_thread.run_sync(_database, folder / "drumbeat.db")
+    holder = await EngineLock(folder).holder()
+    database = await to_thread.run_sync(_database, folder / "drumbeat.db", holder)
     areas += [data, database]
     if not database.failed:
         areas += [area async for area in _state(workspace, folder, env, now)]
@@ -210,9 +212,10 @@ def _open_to_others(folder: Path) -> Iterator[Problem]:
         )
 
 
-def _database(path: Path) -> Examined:
+def _database(path: Path, holder: str | None) -> Examined:
     if not path.exists():
-        return Examined(name="database", found="none yet")
+        away = () if holder is None else (store_away(path, holder).problem,)
+        return Examined(name="database", found="none" if away else "none yet", problems=away)
     try:
         version = examine_store(path)
     except DrumbeatError as error:

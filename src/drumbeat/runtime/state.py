@@ -11,8 +11,15 @@ from anyio import to_thread
 
 from drumbeat.errors import Problem, StoreError
 from drumbeat.protocols import Clock, Store
+from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.log import log
 from drumbeat.runtime.store import SqliteStore
+from drumbeat.runtime.store_problems import store_away
+
+_LOOKS = 3
+"""So often a holder without a database is looked at: one that has just begun makes it."""
+_BESIDE = ("session_pins.json", "session_rotations.jsonl", "runs", "memory")
+"""What an engine leaves beside its database."""
 
 KEPT: Final = (
     ".gitignore",
@@ -95,6 +102,8 @@ class State:
                     )
                 )
             if self._opened is None:
+                if self._is_file:
+                    await to_thread.run_sync(_say_if_anew, self._database)
                 store = self._store or SqliteStore(
                     self._database, clock=self._clock, redact=self._redact
                 )
@@ -116,22 +125,39 @@ class State:
         """The open store, or None where there is none yet. Makes nothing.
 
         Raises:
-            StoreError: it cannot be opened, or was closed.
+            StoreError: it cannot be opened, or was closed; `store-gone`, there is none although an
+                engine holds the folder.
         """
-        unmade = self._opened is None and self._is_file and not self._closed
-        if unmade and not await to_thread.run_sync(self._database.exists):
+        if not await self._stands():
             return None
         return await self.open(holder=None)
 
     async def writable(self) -> Store:
-        """The open store, made if there is none.
+        """The open store, made if there is none, and no engine that would work with another.
 
         Raises:
-            StoreError: it cannot be made or opened, or was closed.
+            StoreError: it cannot be made or opened, or was closed; `store-gone`, there is none
+                although an engine holds the folder.
         """
+        await self._stands()
         if self._opened is None and self._is_file and not self._closed:
             await self.prepare()
         return await self.open(holder=None)
+
+    async def _stands(self) -> bool:
+        """Whether there is a store to open, or one that is open."""
+        if self._opened is not None or not self._is_file or self._closed:
+            return True
+        holder = ""
+        for _ in range(_LOOKS):
+            if await to_thread.run_sync(self._database.exists):
+                return True
+            found = await EngineLock(self._data_dir).holder()
+            if found is None:
+                return False
+            holder = found
+        # Made here, it would stand in the way of the file that the engine has open.
+        raise store_away(self._database, holder)
 
     async def close(self) -> None:
         """Close the store for good; a second call does nothing."""
@@ -180,3 +206,9 @@ def _tighten(data_dir: Path) -> list[Path]:
                 )
             ) from error
     return found
+
+
+def _say_if_anew(database: Path) -> None:
+    beside = [name for name in _BESIDE if database.with_name(name).exists()]
+    if beside and not database.exists():
+        log.warning("history_begins_anew", database=str(database), beside=beside)

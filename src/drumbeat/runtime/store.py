@@ -9,6 +9,11 @@ beginning, so ids of events rise in the order in which they become visible, also
 A claim is a row in `leases` that lives until it is freed. Its token comes from one counter that
 only rises; a method that is given a claim looks for the row with that very token and run, so who
 was taken over can write nothing. A lapsed claim is not lost as long as nobody took it over.
+
+The file, or its log beside it, may be taken away while it is open; what is written then is lost, so
+nothing is. From the first look that misses one of them the connections serve nobody any more, even
+when the file is back: who opened the path meanwhile may have replaced the log that they hold, and
+what they write would be heard by nobody. They are closed, and others opened in their place.
 """
 
 import sqlite3
@@ -55,12 +60,45 @@ _RECHECK: Final = 0.5
 """Real seconds between looks for events that another process appended."""
 
 
+@attrs.define(kw_only=True)
+class _Files:
+    """The file and its log, as they were opened."""
+
+    path: Path
+    file: tuple[int, int] | None = None
+    log: tuple[int, int] | None = None
+    strayed: bool = False
+    """One of them was missed, or was another: the connections serve nobody any more."""
+
+    def note(self) -> None:
+        self.file, self.log = identity(self.path), identity(self._log)
+
+    @property
+    def _log(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-wal")
+
+    def check(self) -> None:
+        """Look at both in a worker thread.
+
+        Raises:
+            StoreError: one of them was missed by now.
+        """
+        try:
+            self.strayed = (
+                self.strayed or identity(self.path) != self.file or identity(self._log) != self.log
+            )
+        except OSError as error:
+            raise store_error(error, self.path) from error
+        if self.strayed:
+            raise store_gone(self.path)
+
+
 @attrs.frozen(kw_only=True)
 class _Opened:
     commits: Commits
     reader: sqlite3.Connection
     limiter: anyio.CapacityLimiter
-    check: Callable[[], None]
+    files: "_Files"
     reading: anyio.Lock = attrs.field(factory=anyio.Lock)
 
     def disconnect(self) -> None:
@@ -102,6 +140,7 @@ class SqliteStore(Store):
         self._redact = redact
         self._opened: _Opened | None = None
         self._written = anyio.Event()
+        self._reopening = anyio.Lock()
 
     # ---- its life
 
@@ -114,7 +153,10 @@ class SqliteStore(Store):
                 `store-failed`. A damaged file and one of a later release are left as they are.
         """
         with holding(self._clock, "store open"):
-            opened = self._opened or await self._connect(lease, whole=holder is not None)
+            if self._opened is None:
+                opened = await self._connect(lease, whole=holder is not None)
+            else:
+                opened = await self._usable()
             opened.commits.lease = lease
             try:
                 if holder is not None:
@@ -125,28 +167,27 @@ class SqliteStore(Store):
                 raise
             self._opened = opened
 
-    async def _connect(self, lease: timedelta, *, whole: bool) -> "_Opened":
+    async def _connect(
+        self, lease: timedelta, *, whole: bool, again: "_Files | None" = None
+    ) -> "_Opened":
+        """Open both connections; `again` for those that stand in the place of strayed ones."""
         limiter = anyio.CapacityLimiter(2)
         self._written = anyio.Event()
         readers: list[sqlite3.Connection] = []
-
-        file: tuple[int, int] | None = None
-
-        def check() -> None:
-            try:
-                gone = identity(self._path) != file
-            except OSError as error:
-                raise store_error(error, self._path) from error
-            if gone:
-                raise store_gone(self._path)
+        files = _Files(path=self._path)
 
         def begin() -> sqlite3.Connection:
-            nonlocal file
-            prepare(self._path, busy=self._busy, whole=whole)
-            file = identity(self._path)
-            readers.append(connect(self._path, busy=self._busy))
-            readers[0].execute("PRAGMA query_only = ON")
-            return readers[0]
+            if again is None:
+                prepare(self._path, busy=self._busy, whole=whole)
+            reader = connect(self._path, busy=self._busy)
+            readers.append(reader)
+            reader.execute("PRAGMA query_only = ON")
+            # Its first look opens the log, which then stays as long as a connection is open.
+            reader.execute("SELECT value FROM meta WHERE name = 'token'").fetchone()
+            files.note()
+            if again is not None and files.file != again.file:
+                raise store_gone(self._path)
+            return reader
 
         try:
             reader = await run_through(begin, limiter)
@@ -158,7 +199,7 @@ class SqliteStore(Store):
             raise
         commits = Commits(
             self._path,
-            check=check,
+            check=files.check,
             clock=self._clock,
             lease=lease,
             busy=self._busy,
@@ -166,7 +207,34 @@ class SqliteStore(Store):
             redact=self._redact,
             limiter=limiter,
         )
-        return _Opened(commits=commits, reader=reader, limiter=limiter, check=check)
+        return _Opened(commits=commits, reader=reader, limiter=limiter, files=files)
+
+    async def _usable(self) -> "_Opened":
+        """The open connections, opened again where they had lost their file and it is back."""
+        opened = self._using()
+        if opened.files.strayed:
+            async with self._reopening:
+                if self._opened is opened:
+                    await self._reopen(opened)
+        return self._using()
+
+    async def _reopen(self, opened: "_Opened") -> None:
+        def find() -> None:
+            try:
+                back = identity(self._path) == opened.files.file
+            except OSError as error:
+                raise store_error(error, self._path) from error
+            if not back:
+                raise store_gone(self._path)
+
+        await run_through(find, opened.limiter)
+        with anyio.CancelScope(shield=True):
+            await self._disconnect(opened)
+            found = await self._connect(opened.commits.lease, whole=False, again=opened.files)
+            if self._opened is opened:
+                self._opened = found
+            else:  # it was closed meanwhile
+                await self._disconnect(found)
 
     async def close(self) -> None:
         """As `Store.close`; what was asked for before is done first."""
@@ -203,14 +271,14 @@ class SqliteStore(Store):
         undo: Callable[[Ledger, T], None] | None = None,
     ) -> T:
         with holding(self._clock, f"store {what}"):
-            return await self._using().commits.run(work, undo=undo)
+            return await (await self._usable()).commits.run(work, undo=undo)
 
     async def _read(self, what: str, question: Callable[[sqlite3.Connection], T]) -> T:
         with holding(self._clock, f"store {what}"):
-            opened = self._using()
+            opened = await self._usable()
 
             def ask() -> T:
-                opened.check()
+                opened.files.check()
                 return _answer(opened.reader, question)
 
             async with opened.reading:

@@ -8,6 +8,7 @@ from typing import Final
 from drumbeat.errors import Problem, StoreError
 
 __all__ = [
+    "store_away",
     "store_closed",
     "store_damaged",
     "store_error",
@@ -94,6 +95,21 @@ def store_gone(path: Path) -> StoreError:
             "what is left of it",
             remedy=f"put the file back where it was, or stop the engine, see to {path.name} (a "
             "backup, or none to begin with an empty state) and start again",
+            path=path,
+        )
+    )
+
+
+def store_away(path: Path, holder: str) -> StoreError:
+    """Return the error for a file that is not there, although an engine has one."""
+    return StoreError(
+        Problem(
+            code="store-gone",
+            message=f"there is no {path.name}, although an engine holds the folder ({holder}); "
+            "none is made in its place",
+            remedy=f"put {path.name} back where it was, or stop that engine, see to the file (a "
+            "backup, or none to begin with an empty state) and start again; of an engine with a "
+            "store of its own, ask with that store",
             path=path,
         )
     )
