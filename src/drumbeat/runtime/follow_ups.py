@@ -8,6 +8,7 @@ import attrs
 from drumbeat.core.model import Fire
 from drumbeat.errors import EngineBusy, FollowUpRefused, NotFound, Problem
 from drumbeat.protocols import FollowUps
+from drumbeat.runtime.log import log
 from drumbeat.runtime.run_tokens import Bearer
 from drumbeat.runtime.services import Services
 
@@ -133,8 +134,11 @@ class RunFollowUps(FollowUps):
         return None
 
 
+@attrs.frozen(kw_only=True)
 class NoFollowUps(FollowUps):
     """What a turn has that belongs to no run: there is no automation that could run later."""
+
+    slug: str
 
     async def schedule(self, prompt: str, *, after: timedelta) -> Fire:
         """Refuse.
@@ -142,13 +146,14 @@ class NoFollowUps(FollowUps):
         Raises:
             FollowUpRefused: always (`follow-up-without-run`).
         """
-        raise FollowUpRefused(
-            _no_follow_up(
-                "follow-up-without-run",
-                "this turn belongs to no automation, so there is none that could run later",
-                "say in the answer what is to be done later",
-            )
+        refusal = _no_follow_up(
+            "follow-up-without-run",
+            "this turn belongs to no automation, so there is none that could run later",
+            "say in the answer what is to be done later",
         )
+        # A command's reply counts all the same, so the log is where it can be seen.
+        log.warning("follow_up_refused", slug=self.slug, code=refusal.code)
+        raise FollowUpRefused(refusal)
 
 
 async def ask_with_token(

@@ -127,7 +127,7 @@ async def begin_talk(
         skills=skills,
         system_prompt=rules,
         memory_dir=memory_dir,
-        follow_ups=NoFollowUps(),
+        follow_ups=NoFollowUps(slug=slug),
         deadline=services.clock.monotonic() + limit.total_seconds(),
         recorded=False,
     )
