@@ -353,6 +353,46 @@ async def test_a_run_of_which_no_kind_is_on_record_is_answered_by_its_file(host:
     assert [turn.cwd for turn in turns] == [job.cwd, host.workspace]
 
 
+@pytest.mark.parametrize("where", ["behind the record", "in its transaction"])
+async def test_an_answer_that_is_cancelled_as_it_begins_is_on_record_with_its_end(
+    host: Any, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.write()
+    reached = anyio.Event()
+
+    async def wait() -> None:
+        if not reached.is_set():
+            reached.set()
+            await anyio.sleep_forever()
+
+    async with host.engine() as engine:
+        run = await engine.run("check")
+        services = engine._life.services
+        name = "prepare" if where == "behind the record" else "record"
+        part = services.artifacts if name == "prepare" else services.store
+        real = getattr(part, name)
+
+        async def slow(*given: Any, **named: Any) -> None:
+            await real(*given, **named)
+            await wait()
+
+        monkeypatch.setattr(part, name, slow, raising=False)
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.reply, run.run_id, "And?")
+            await reached.wait()
+            group.cancel_scope.cancel()
+        record = await engine.find_run(run.run_id)
+        (event,) = await completed(host, engine)
+        assert (event["state"], event["attempts"]) == ("cancelled", 0)
+        assert [(turn.origin, turn.reply is None) for turn in record.turns] == [
+            ("step", False),
+            ("reply", True),
+        ]
+        assert (await engine.reply(run.run_id, "Once more?")).text == "done"
+    result = json.loads((host.folder(run) / "result.json").read_text())
+    assert [turn["origin"] for turn in result["turns"]] == ["step", "reply", "reply"]
+
+
 async def test_the_folder_of_the_run_tells_of_the_answer(host: Any) -> None:
     """Recreated if it was cleared; without secrets."""
     import shutil

@@ -126,7 +126,8 @@ class Replies:
         state: Literal["succeeded", "failed", "cancelled"] = "cancelled"
         problem: Problem | None = None
         try:
-            turn = await self._begun(run, claim, text, profile)
+            turn = await self._made(run, claim, text, profile)
+            await turn.begin()
             reply = await turn.take()
             state = "succeeded"
             return reply
@@ -141,12 +142,12 @@ class Replies:
             with anyio.CancelScope(shield=True):
                 await self._end(turn, claim, state, problem)
 
-    async def _begun(
+    async def _made(
         self, run: RunRecord, claim: Claim, text: str, profile: str | None
     ) -> ReplyTurn:
         # Another reply may have been written into it before the conversation was taken.
         run = await find_answered(self.services.store, run.run_id)
-        turn = ReplyTurn(
+        return ReplyTurn(
             services=self.services,
             claim=claim,
             run=run,
@@ -154,8 +155,6 @@ class Replies:
             text=text,
             profile=profile,
         )
-        await turn.begin()
-        return turn
 
     # ---- the end of one
 
@@ -168,6 +167,8 @@ class Replies:
     ) -> None:
         """Write it down and free the conversation, at once or when the store takes it."""
         services = self.services
+        if turn is not None and not turn.begun:
+            turn = None
 
         async def write() -> None:
             if turn is None:

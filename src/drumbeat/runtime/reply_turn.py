@@ -47,6 +47,8 @@ class ReplyTurn:
     session_id: str
     text: str
     profile: str | None
+    begun: bool = False
+    """Whether it stands in the run's record, or may do so: then its end belongs there too."""
     journal: Journal = attrs.field(init=False)
     follow_ups: RunFollowUps = attrs.field(init=False)
     _exchange: Exchange = attrs.field(init=False)
@@ -62,6 +64,8 @@ class ReplyTurn:
 
     async def begin(self) -> None:
         """Prepare the turn, and put it into the run's record without an answer.
+
+        When it raises, `begun` says whether `finish` has to be called.
 
         Raises:
             NotFound: there is no such profile, or the run was purged.
@@ -87,11 +91,17 @@ class ReplyTurn:
             handle=await self._handle(),
             before=len(self.run.turns),
         )
-        await services.store.record(claim=self.claim, run=self._with(self._unanswered()))
+        self._exchange = exchange
+        # Beforehand: whoever is cancelled in a transaction does not know what came of it.
+        self.begun = True
+        try:
+            await services.store.record(claim=self.claim, run=self._with(self._unanswered()))
+        except Exception:
+            self.begun = False
+            raise
         # From here on the folder is that of a run in which something happens, and stays.
         await self.journal.make(services.artifacts.work(self.run.slug, self.run.run_id), "work/")
         await self.journal.make(exchange.frame.memory_dir)
-        self._exchange = exchange
 
     def _with(self, turn: TurnRecord) -> RunRecord:
         return attrs.evolve(self.run, turns=(*self.run.turns, turn))
