@@ -18,6 +18,16 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
+def asks_again(after: timedelta) -> ScriptedAgent:
+    """An agent that asks for one follow-up, in its first turn."""
+
+    async def ask(turn: Turn) -> str:
+        await turn.follow_ups.schedule("Look again.", after=after)
+        return "done"
+
+    return ScriptedAgent({"check/step-1": [ask, "done"]}, default="done")
+
+
 def sleeper(host: Any, takes: timedelta) -> ScriptedAgent:
     async def think(turn: Turn) -> str:
         await host.clock.sleep(takes)
@@ -117,6 +127,36 @@ async def test_a_file_disabled_on_disk_alone_is_skipped_too(host: Any) -> None:
         (fire,) = await engine.fires()
         assert (fire.verdict, fire.reason) == ("skipped", "disabled")
         assert await engine.runs() == []
+
+
+async def test_a_file_enabled_again_on_disk_alone_runs(host: Any) -> None:
+    """Its look at the files is some seconds old when an engine takes a fire."""
+    host.agent = asks_again(10 * MINUTE)
+    host.write()
+    async with host.engine(settings={"reload_interval": timedelta(days=1)}) as engine:
+        await engine.run("check")
+        host.write(enabled=False)
+        await engine.reload()
+        host.write()
+        await drive(engine, until=START + HOUR)
+        assert [(fire.cause, fire.verdict) for fire in await engine.fires()] == [
+            ("follow-up", "ran"),
+            ("manual", "ran"),
+        ]
+
+
+async def test_a_file_that_was_disabled_when_it_broke_is_skipped_and_not_voiced(host: Any) -> None:
+    host.agent = asks_again(10 * MINUTE)
+    host.write()
+    async with host.engine(settings={"reload_interval": timedelta(days=1)}) as engine:
+        await engine.run("check")
+        host.write(enabled=False)
+        await engine.reload()
+        host.file("automations/check.md", "broken")
+        await drive(engine, until=START + HOUR)
+        fire, _ = await engine.fires()
+        assert (fire.verdict, fire.reason) == ("skipped", "disabled")
+        assert (await engine.run("check")).state == "aborted"
 
 
 async def test_fires_of_a_file_that_is_gone_end_as_removed_after_two_reloads(host: Any) -> None:

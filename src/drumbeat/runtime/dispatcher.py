@@ -169,8 +169,6 @@ class Dispatcher:
         elif not services.stands(claim.slug):
             self._absent.setdefault(claim.slug, 0)
             await self._give_back(claim)
-        elif known is not None and not known.enabled and fire.cause != "manual":
-            await self._skip(fire, "disabled", claim)
         elif claim.slug in reasons and fire.cause != "manual":
             await self._skip(fire, paused_reason(reasons[claim.slug]), claim)
         else:

@@ -59,7 +59,7 @@ class Unrecorded(NotBegun):
 
 
 class Disabled(NotBegun):
-    """The file says so by now, and it was not started by hand."""
+    """The file says so, or did when it last loaded, and it was not started by hand."""
 
 
 @attrs.define(kw_only=True)
@@ -152,6 +152,8 @@ class Run:
         try:
             self.automation = await self._read()
         except Unready as unready:
+            if self._is_disabled(self.known):
+                raise Disabled from unready
             await self._begin()
             return Ending(state="aborted", problem=unready.problem)
         await self._begin()
@@ -213,10 +215,13 @@ class Run:
             automation = await read_automation(self.services, self.claim.slug)
         except NotFound:
             raise Vanished from None
-        if not automation.enabled and self.fire.cause != "manual":
+        if self._is_disabled(automation):
             raise Disabled
         self.record = attrs.evolve(self.record, kind=automation.kind)
         return automation
+
+    def _is_disabled(self, automation: Automation) -> bool:
+        return not automation.enabled and self.fire.cause != "manual"
 
     async def _begin(self) -> None:
         services, record = self.services, self.record
