@@ -160,6 +160,75 @@ async def test_an_interval_that_was_missed_counts_from_when_it_was_let_go(host: 
         assert [fire.verdict for fire in await engine.fires()] == ["ran", "missed"]
 
 
+async def test_an_interval_whose_slot_was_skipped_counts_from_then_over_a_restart(
+    host: Any,
+) -> None:
+    host.write(trigger=at("every 2 hours"))
+    host.write("slow")
+    host.agent = sleeper(host, MINUTE, slow=50 * MINUTE)
+    settings = {"max_concurrent_runs": 1}
+    async with host.engine(settings=settings) as engine:
+        await host.clock.advance(HOUR + 50 * MINUTE)
+        await engine.fire("slow")
+        await host.clock.advance(MINUTE)
+        await engine.pause("check", "holiday")
+        await host.clock.advance(50 * MINUTE)  # due after 2 h, and its turn comes after 2 h 40 min
+        await engine.resume("check")
+        assert await verdicts(engine) == [(2 * HOUR, "skipped", 0)]
+        foretold = await engine.upcoming(until=START + DAY)
+        assert [due.slot - START for due in foretold] == [4 * HOUR + 40 * MINUTE]
+    async with host.engine(settings=settings) as engine:
+        assert await engine.upcoming(until=START + DAY) == foretold
+        await drive(engine, until=START + 5 * HOUR)
+        assert (await verdicts(engine))[1:] == [(4 * HOUR + 40 * MINUTE, "ran", 0)]
+
+
+async def test_a_follow_up_that_is_skipped_moves_no_interval(host: Any) -> None:
+    host.write(trigger=at("every 45 minutes"))
+
+    async def ask(turn: Turn) -> str:
+        await turn.follow_ups.schedule("Look again.", after=30 * MINUTE)
+        return "done"
+
+    host.agent = ScriptedAgent({"check/step-1": [ask, "done"]}, default="done")
+    async with host.engine() as engine:
+        await engine.run("check")
+        await engine.pause("check", "holiday")
+        await host.clock.advance(31 * MINUTE)
+        await engine.resume("check")
+        await host.clock.advance(15 * MINUTE)
+        fires = {fire.cause: (fire.due - START, fire.verdict) for fire in await engine.fires()}
+        assert fires["follow-up"] == (30 * MINUTE, "skipped")
+        assert fires["schedule"] == (45 * MINUTE, "ran")
+
+
+async def test_an_interval_let_go_for_what_was_then_skipped_counts_from_then(host: Any) -> None:
+    """No run ends that could say when it is next."""
+    host.write(trigger=at("every 45 minutes"))
+    host.write("slow")
+
+    async def ask(turn: Turn) -> str:
+        await turn.follow_ups.schedule("Look again.", after=40 * MINUTE)
+        return "done"
+
+    script = {"check/step-1": [ask, "done"]}
+    host.agent = ScriptedAgent(script, default=sleeper(host, 30 * MINUTE)._default)
+    async with host.engine(settings={"max_concurrent_runs": 1}) as engine:
+        await engine.run("check")
+        await host.clock.advance(35 * MINUTE)
+        await engine.fire("slow")
+        await host.clock.advance(MINUTE)
+        await engine.pause("check", "holiday")
+        await host.clock.advance(34 * MINUTE)  # the follow-up waits from 40 on, its turn is at 65
+        await engine.resume("check")
+        fires = {fire.cause: fire.verdict for fire in await engine.fires("check")}
+        assert fires == {"manual": "ran", "follow-up": "skipped"}
+        foretold = await engine.upcoming(until=START + DAY)
+        assert [due.slot - START for due in foretold] == [110 * MINUTE]
+    async with host.engine() as engine:
+        assert await engine.upcoming(until=START + DAY) == foretold
+
+
 # ---- slots that meet a run
 
 

@@ -9,7 +9,7 @@ An interval counts from the last finish, so its moment is none while a run of it
 of it is about to be taken: it is let go, and the end of that run decides when the next one is.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -191,17 +191,19 @@ class Agenda:
         if mark is not None and mark.value["enabled"]:
             await self._move(slug, enabled=False)
 
-    async def _move(self, slug: str, fire: Fire | None = None, /, **changes: Any) -> Mark:
-        """Change a mark, in one transaction with `fire` where one is given."""
+    async def _move(
+        self, slug: str, write: Callable[[Mark], Awaitable[object]] | None = None, /, **changes: Any
+    ) -> Mark:
+        """Change a mark, in the one transaction that `write` makes of it where it is given."""
         store = self.services.store
         mark = self._marks.get(slug) or Mark(key=PREFIX + slug, value={})
         while True:
             moved = attrs.evolve(mark, value={**mark.value, **changes})
             try:
-                if fire is None:
+                if write is None:
                     await store.record(marks=(moved,))
                 else:
-                    await store.add_fires((fire,), fold=True, marks=(moved,))
+                    await write(moved)
             except ClaimLost:
                 # Written before by a call that was cancelled, and so never heard of it.
                 await self.load()
@@ -283,6 +285,9 @@ class Agenda:
             reason=reason,
         )
 
+        async def put(mark: Mark) -> None:
+            await services.store.add_fires((fire,), fold=True, marks=(mark,))
+
         async def write() -> None:
             async with self._lock:
                 if slug not in self._set:
@@ -290,10 +295,36 @@ class Agenda:
                 if isinstance(self._set[slug][0], Interval) and await self._is_overtaken(due, now):
                     log.info("slot_let_go", slug=slug, slot=slot)
                     return
-                await self._move(slug, fire, **changes)
+                await self._move(slug, put, **changes)
             log.info("slot_due", slug=slug, slot=slot, folded=due.folded, missed=due.missed)
 
         await services.insist(write)
+
+    async def pass_over(
+        self, fire: Fire, now: datetime, write: Callable[[Sequence[Mark]], Awaitable[None]]
+    ) -> None:
+        """Settle a fire that somebody chose to skip, and let its interval count from `now`.
+
+        The fire of something else moves no interval, unless its moment was let go for that one.
+
+        Args:
+            fire: what is skipped.
+            now: when.
+            write: the transaction, given the marks that move in it.
+
+        Raises:
+            StoreError: the store does not take it; nothing has moved.
+            ClaimLost: the fire is somebody else's by now.
+        """
+        slug, scheduler = fire.slug, self.scheduler
+        async with self._lock:
+            rule, _ = self._set.get(slug, (None, ""))
+            let_go = isinstance(rule, Interval) and scheduler.due_of(slug) is None
+            if slug in self._marks and (fire.cause == "schedule" or let_go):
+                await self._move(slug, lambda mark: write((mark,)), passed_over=now.isoformat())
+                scheduler.finished(slug, now)
+            else:
+                await write(())
 
     async def _is_overtaken(self, due: Due, now: datetime) -> bool:
         """Whether there is a run, over, going or about to go, from whose end to count instead."""

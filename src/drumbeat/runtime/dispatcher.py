@@ -13,7 +13,7 @@ It looks whenever something changed, when the next fire is due, and now and then
 another process put in.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import anyio
@@ -22,7 +22,7 @@ import attrs
 
 from drumbeat.core.attempts import next_attempt
 from drumbeat.core.explain import paused_reason
-from drumbeat.core.model import Claim, Fire, RunRecord
+from drumbeat.core.model import Claim, Fire, Mark, RunRecord
 from drumbeat.errors import ClaimLost, StoreError
 from drumbeat.runtime.conclusion import Ending
 from drumbeat.runtime.inbox_marks import after_skip
@@ -46,7 +46,11 @@ class Dispatcher:
     services: Services
     settlement: Settlement
     finished: Callable[[str, datetime], None]
-    """Told of the slug and the instant of every run that ended and every fire that was skipped."""
+    """Told of the slug and the instant of every run that ended."""
+    pass_over: Callable[
+        [Fire, datetime, Callable[[Sequence[Mark]], Awaitable[None]]], Awaitable[None]
+    ]
+    """Writes that a fire is skipped, with what this means for its schedule."""
     going: dict[str, Run] = attrs.field(factory=dict)
     """The runs that are going, by their ids."""
     waiters: Waiters = attrs.field(factory=Waiters)
@@ -247,16 +251,19 @@ class Dispatcher:
 
         async def write() -> None:
             mail = await after_skip(services.store, fire, removed=reason == _REMOVED)
-            await services.store.record(
-                claim=claim, settled=(settled,), marks=mail, events=(event,)
-            )
+
+            async def settle(marks: Sequence[Mark]) -> None:
+                await services.store.record(
+                    claim=claim, settled=(settled,), marks=(*mail, *marks), events=(event,)
+                )
+
+            await self.pass_over(fire, now, settle)
 
         if claim is None:
             await write()
         elif not await self._end(claim, write):
             return
         log.info("fire_skipped", slug=fire.slug, fire=fire.id, reason=reason)
-        self.finished(fire.slug, now)
         services.mail_settled.notify()
         self.waiters.tell(fire.id, fire=settled)
 

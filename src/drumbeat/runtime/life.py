@@ -54,12 +54,17 @@ class Life:
             catch_up=settings.catch_up,
             max_sleep=settings.max_sleep,
         )
+
+        def is_going(slug: str) -> bool:
+            return dispatcher.busy(slug)
+
+        agenda = Agenda(services=services, scheduler=scheduler, is_going=is_going)
         dispatcher = Dispatcher(
             services=services,
             settlement=Settlement(services=services),
             finished=scheduler.finished,
+            pass_over=agenda.pass_over,
         )
-        agenda = Agenda(services=services, scheduler=scheduler, is_going=dispatcher.busy)
         awaited = AwaitedTurns(services)
         replies = Replies(services=services, awaited=awaited)
         inboxes = Inboxes(services=services)
