@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import PurePath
 from typing import Any, Final, TypeVar
 
@@ -52,6 +53,7 @@ def instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
+@cache
 def _converter() -> Converter:
     converter = Converter(prefer_attrib_converters=False, forbid_extra_keys=False)
     # Registered before `datetime`, which is a `date`: the more exact class wins on the way out.
@@ -66,9 +68,6 @@ def _converter() -> Converter:
     converter.register_unstructure_hook(PurePath, str)
     converter.register_structure_hook(PurePath, lambda text, _: PurePath(text))
     return converter
-
-
-_CONVERTER: Final = _converter()
 
 
 def _dump(raw: dict[str, Any]) -> str:
@@ -114,7 +113,7 @@ def encode(value: attrs.AttrsInstance, *, without: Collection[str] = ()) -> str:
         TypeError: something inside is not JSON, nor an instant, duration, path or `Decimal`.
         ValueError: an instant inside is naive.
     """
-    raw = _CONVERTER.unstructure(value)
+    raw = _converter().unstructure(value)
     return _dump({name: part for name, part in raw.items() if name not in without})
 
 
@@ -135,7 +134,7 @@ def decode(kind: type[T], text: str, where: str, /, **given: Any) -> T:
     try:
         for field in attrs.fields(kind):
             if field.name not in given and field.name in raw:
-                given[field.name] = _CONVERTER.structure(raw[field.name], field.type)
+                given[field.name] = _converter().structure(raw[field.name], field.type)
         return kind(**given)
     except (BaseValidationError, ValueError, TypeError, ArithmeticError) as error:
         raise _damaged(where) from error
@@ -147,7 +146,7 @@ def encode_value(value: Any) -> str:
     Raises:
         TypeError: it is not JSON, nor an instant, duration, path or `Decimal`.
     """
-    return _dump({"value": _CONVERTER.unstructure(value)})
+    return _dump({"value": _converter().unstructure(value)})
 
 
 def decode_value(text: str, where: str) -> Any:
