@@ -4,7 +4,7 @@ import shutil
 import sqlite3
 import threading
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from drumbeat import EventsExpired, NotFound, Receipt, SessionBusy, Turn
 from drumbeat.runtime.retention import Retention
 from drumbeat.runtime.store import SqliteStore
-from drumbeat.testing import ScriptedAgent, drive
+from drumbeat.testing import ManualClock, ScriptedAgent, drive
 
 pytestmark = pytest.mark.anyio
 
@@ -293,6 +293,42 @@ def _used(host: Any) -> tuple[int, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_clock_that_is_ahead_as_the_machine_starts_erases_nothing(host: Any) -> None:
+    """Also when that happens again and again, and something runs by the wrong time."""
+    host.write()
+    async with host.engine() as engine:
+        runs = [await engine.run("check") for _ in range(3)]
+        await drive(engine, until=host.clock.now() + 2 * DAY)
+        folders = [host.folder(run) for run in runs]
+        right = host.clock.now()
+    for ahead in (1, 2):
+        host.clock = ManualClock(datetime(2040, 1, ahead, tzinfo=UTC))
+        with capture_logs() as logs:
+            async with host.engine() as engine:
+                await engine.run("check")
+                await host.clock.advance(HOUR)
+                host.clock.jump(right - host.clock.now())
+                await drive(engine, until=host.clock.now() + 2 * DAY)
+                right = host.clock.now()
+                assert {run.run_id for run in runs} < {run.run_id for run in await engine.runs()}
+                assert len(await engine.fires()) == 3 + ahead
+        assert all(folder.exists() for folder in folders)
+        assert [line["event"] for line in logs if line["event"] == "clock_doubted"] != []
+
+
+async def test_what_was_off_for_long_lets_go_after_a_day(host: Any) -> None:
+    """Also when no engine lives for a day."""
+    host.write()
+    async with host.engine(settings=SHORT) as engine:
+        await engine.run("check")
+        await drive(engine, until=host.clock.now() + DAY)
+    for days, left in ((50, 1), (1, 0)):
+        host.clock = ManualClock(host.clock.now() + days * DAY)
+        async with host.engine(settings=SHORT) as engine:
+            await drive(engine, until=host.clock.now() + HOUR)
+            assert len(await engine.runs()) == left
+
+
 async def test_sizes_level_off(host: Any) -> None:
     """A week of four automations every 15 minutes, of which a day is kept."""
     for number in range(4):

@@ -110,11 +110,12 @@ class Life:
         """Complete what an earlier process left; what the store does not take waits for the loops.
 
         Raises:
-            StoreError: a rotation could not be completed, or the marks could not be read.
+            StoreError: a rotation could not be completed, or what is known could not be read.
         """
         services = self.services
         await rotations.complete(services)
         await self.agenda.load()
+        await self.retention.recall()
         try:
             await self.dispatcher.settlement.carry_on(self.dispatcher.ended)
             await self.upkeep.publish()

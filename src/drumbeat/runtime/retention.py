@@ -6,6 +6,9 @@ store knows nothing of goes by the time in its name. The folders are looked at f
 is still known when its folder goes. A person may answer an old run, and the answer works in its
 folder: so its conversation is taken before anything is removed, and the run looked at once more.
 Nothing here can fail a run, and whatever a crash leaves is found the next time.
+
+What goes, goes by the wall clock, and does not come back when that was wrong. So a mark keeps up to
+when the clock has been believed, and nothing goes while `core/belief.py` doubts it.
 """
 
 import os
@@ -18,26 +21,37 @@ from pathlib import Path
 import attrs
 from anyio import to_thread
 
+from drumbeat.core.belief import CONFIRMED, Belief, believe
 from drumbeat.core.identity import run_began
-from drumbeat.core.model import RunRecord
+from drumbeat.core.model import Mark, RunRecord
 from drumbeat.errors import StoreError
+from drumbeat.protocols import Store
 from drumbeat.runtime.borrowed import borrowed
 from drumbeat.runtime.clock import holding, nap
 from drumbeat.runtime.contained import contained
 from drumbeat.runtime.log import log
+from drumbeat.runtime.schedule_marks import instant
 from drumbeat.runtime.services import Services
 
 __all__ = ["Retention"]
 
 _AGAIN = timedelta(hours=1)
 """When it is tried again after trouble."""
+_KEY = "engine:clock"
+"""The mark of what is known of the wall clock."""
 
 
 @attrs.define(kw_only=True)
 class Retention:
-    """The retention of one engine: as it starts, and each `Settings.tidy_interval`."""
+    """The retention of one engine: as it starts, and each `Settings.tidy_interval`.
+
+    While the clock is doubted nothing goes, and it is looked at once more after a day.
+    """
 
     services: Services
+    _belief: Belief = attrs.field(factory=Belief)
+    _since: float = 0.0
+    """At which monotonic time what is believed was so, as far as that is known."""
     _shown: set[Path] = attrs.field(factory=set)
 
     async def run(self) -> None:
@@ -46,13 +60,58 @@ class Retention:
         while True:
             pause = services.settings.tidy_interval
             try:
-                well = await contained(services, "retention", self.tidy)
+                well = await contained(services, "retention", self._round)
             except StoreError as error:
                 services.trouble(error)
                 well = False
             if not well:
                 pause = min(pause, _AGAIN)
+            elif self._doubts:
+                pause = min(pause, CONFIRMED)
             await nap(services.clock, pause)
+
+    @property
+    def _doubts(self) -> bool:
+        return self._belief.doubted is not None
+
+    async def recall(self) -> None:
+        """Read what was known of the clock; before anything is put into the store.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        services = self.services
+        self._since = services.clock.monotonic()
+        value = (await _clock_mark(services.store)).value
+        if value is not None:
+            believed, doubted = instant(value["believed"]), instant(value["doubted"])
+            self._belief = Belief(believed=believed, doubted=doubted)
+        elif not await services.store.fires(limit=1, payloads=False):
+            # There is nothing that a clock that is wrong could take.
+            self._belief = Belief(believed=services.clock.now())
+
+    async def _round(self) -> None:
+        await self._look_at_the_clock()
+        if not self._doubts:
+            await self.tidy()
+
+    async def _look_at_the_clock(self) -> None:
+        services = self.services
+        now, steady = services.clock.now(), services.clock.monotonic()
+        passed = timedelta(seconds=steady - self._since)
+        belief = believe(self._belief, now=now, passed=passed)
+        value = {
+            "believed": None if belief.believed is None else belief.believed.isoformat(),
+            "doubted": None if belief.doubted is None else belief.doubted.isoformat(),
+        }
+        mark = attrs.evolve(await _clock_mark(services.store), value=value)
+        await services.store.record(marks=(mark,))
+        self._belief = belief
+        if belief.doubted is None:
+            self._since = steady
+        if belief.doubted == now and belief.believed is not None:
+            ahead = now - belief.believed
+            log.warning("clock_doubted", seconds=ahead.total_seconds(), now=now.isoformat())
 
     async def tidy(self) -> None:
         """Let go what is older than is kept.
@@ -177,6 +236,11 @@ class Retention:
             self._complain("folder_not_removed", folder, error)
             return False
         return True
+
+
+async def _clock_mark(store: Store) -> Mark:
+    found = [mark for mark in await store.marks(_KEY) if mark.key == _KEY]
+    return found[0] if found else Mark(key=_KEY, value=None)
 
 
 def _is_awaited(run: RunRecord) -> bool:
