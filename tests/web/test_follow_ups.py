@@ -1,6 +1,8 @@
 """`/followups`: the token of a run, what it opens, and every way to be refused (spec, 13.3)."""
 
 import json
+import signal
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -240,3 +242,62 @@ async def test_a_chain_over_http_goes_on_to_its_end(host: Any) -> None:
     assert [run.fire.prompt for run in reversed(runs)][1:] == [f"Number {n}." for n in range(1, 11)]
     assert counted[0] == "look step 1"
     assert counted[1:] == [f"look follow-up {n}" for n in range(2, 12)]
+
+
+DYING = """\
+import http.client, json, os, signal, socket, sys
+
+import anyio, uvicorn
+from anyio import to_thread
+from starlette.applications import Starlette
+
+from drumbeat import Engine
+from drumbeat.testing import ScriptedAgent
+from drumbeat.web import routes
+
+
+async def main():
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def ask(token):
+        connection = http.client.HTTPConnection("127.0.0.1", listening.getsockname()[1])
+        body = json.dumps({"prompt": "Go on.", "after_seconds": 0})
+        connection.request("POST", "/followups", body, {"Authorization": f"Bearer {token}"})
+        print(token, connection.getresponse().status, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async def say(turn):
+        await to_thread.run_sync(ask, turn.env["DRUMBEAT_RUN_TOKEN"])
+
+    engine = Engine(sys.argv[1], agent=ScriptedAgent(default=say), timezone="UTC")
+    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes(engine)), lifespan="off"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(server.serve, [listening])
+        async with engine:
+            await engine.run("look")
+
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.slow
+async def test_what_was_answered_outlives_the_process_and_its_token_does_not(host: Any) -> None:
+    """Killed at the moment at which the answer is there."""
+    host.job("look")
+    done = await anyio.run_process(
+        [sys.executable, "-c", DYING, str(host.workspace)], check=False, stderr=None
+    )
+    token, status = done.stdout.decode().split()[-2:]
+    assert (done.returncode, status) == (-signal.SIGKILL, "202")
+    agent = ScriptedAgent(default="done")
+    async with host.engine(agent=agent) as engine:
+        body = json.dumps(ASK).encode()
+        got = await host.call(engine, "POST", "/followups", body=body, headers=bearer(token))
+        with anyio.fail_after(30):
+            await engine.settled()
+        later, killed = await engine.runs()
+    assert (got.status, got.json["code"]) == (401, "run-token-unknown")
+    assert (killed.state, later.state) == ("interrupted", "succeeded")
+    assert (later.fire.prompt, later.fire.parent_run) == ("Go on.", killed.run_id)
+    assert [turn.origin for turn in agent.turns] == ["follow-up"]

@@ -42,6 +42,8 @@ class Talk(Exchange):
 
     origin: Literal["ask", "draft"]
     limit: timedelta
+    session_id: str = attrs.field(factory=lambda: str(uuid4()))
+    exists: bool = False
 
     async def another(self) -> None:
         """Go on under a fresh session id, because nothing came of the first turn."""
@@ -135,8 +137,6 @@ async def begin_talk(
         services=services,
         journal=journal,
         frame=frame,
-        session_id=str(uuid4()),
-        exists=False,
         origin=origin,
         limit=limit,
     )
