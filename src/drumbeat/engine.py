@@ -958,7 +958,7 @@ class Engine(Client):
             path=services.search_path,
             workspace=services.known_workspace,
             paused=paused,
-            running=tuple(run.record for run in going.values()),
+            running=tuple(run.standing for run in going.values()),
             stuck=tuple(sorted(services.stuck)),
             waiting=tuple(fire for fire in waiting if fire.run_id not in going),
             faults=tuple(faults),

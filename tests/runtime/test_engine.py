@@ -206,6 +206,27 @@ async def test_settings_come_from_the_environment(
         assert (await engine.status()).state == "running"
 
 
+async def test_a_run_that_is_going_is_shown_as_far_as_it_has_come(host: Any) -> None:
+    """By the engine as by a client, which reads what is written down after each turn."""
+    host.write(steps=["Look.", "Look again."])
+
+    async def look(turn: Turn) -> str:
+        if turn.step_id == "step-2":
+            await host.clock.sleep(HOUR)
+        return "done"
+
+    async with (
+        host.engine(agent=ScriptedAgent(default=look)) as engine,
+        Client(host.workspace) as client,
+    ):
+        await engine.fire("check")
+        await host.clock.advance(MINUTE)
+        (shown,), (read,) = (await engine.status()).running, (await client.status()).running
+        assert [turn.step_id for turn in shown.turns] == ["step-1"]
+        assert shown.session_id is not None
+        assert shown == read
+
+
 # ---- running by hand
 
 

@@ -258,7 +258,7 @@ class Run:
             frame=frame,
             automation=self.automation,
             claim=self.claim,
-            standing=self._standing,
+            standing=lambda: self.standing,
         )
         self.conversation = conversation
         await conversation.open()
@@ -332,7 +332,9 @@ class Run:
             raise AgentError(msg, code="judgment-prompt-unreadable")
         return own
 
-    def _standing(self) -> RunRecord:
+    @property
+    def standing(self) -> RunRecord:
+        """The record as it stands at this moment."""
         conversation = self.conversation
         if conversation is None:
             return self.record
@@ -353,7 +355,7 @@ class Run:
             # An agent may make anything of its cancellation; why it was cancelled is known.
             ending = self.stopping
         try:
-            return await self._conclude(self._standing(), ending)
+            return await self._conclude(self.standing, ending)
         except (StoreError, ClaimLost):
             raise
         except Exception as error:  # noqa: BLE001  the run ends all the same, and no other with it
