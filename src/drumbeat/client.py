@@ -130,8 +130,8 @@ class Client(Entered):
         """What stands in the workspace, and the last versions that loaded of what is broken."""
         return await load_workspace(self.workspace_dir), {}
 
-    async def _rules(self) -> Rules:
-        return await read_rules(await self._readable())
+    async def _rules(self, store: Store | None) -> Rules:
+        return await read_rules(store)
 
     async def _session_pins(self) -> Pins:
         if self._pins is None:
@@ -532,7 +532,7 @@ class Client(Entered):
         """
         _aware("until", until)
         store = await self._readable()
-        rules = await self._rules()
+        rules = await self._rules(store)
         workspace, last_good = await self._workspace()
         return await preview(
             workspace,
@@ -554,8 +554,10 @@ class Client(Entered):
             WorkspaceError: the workspace cannot be read.
             StoreError: the store could not be read.
         """
-        store = await self._readable()
-        rules = await self._rules()
+        return await self._status(await self._readable())
+
+    async def _status(self, store: Store | None) -> Status:
+        rules = await self._rules(store)
         workspace, _ = await self._workspace()
         held = await EngineLock(self.data_dir).holder() is not None
         fires: list[Fire] = []
@@ -630,7 +632,7 @@ class Client(Entered):
         run = next(iter(runs), None)
         known = Known() if store is None or run is None else await self._known(store, run)
         now = self._clock.now()
-        rules = await self._rules()
+        rules = await self._rules(store)
         upcoming = await next_moment(
             workspace,
             store=store,

@@ -82,6 +82,7 @@ from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.skills import Layers
 from drumbeat.runtime.standby import outcome, stand_by
+from drumbeat.runtime.state import State
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.upkeep import log_broken
 from drumbeat.runtime.within import is_within
@@ -223,7 +224,7 @@ class Engine(Client):
             except EngineBusy as busy:
                 if not self._standby:
                     raise
-                await state.writable()
+                await self._open_beside(state)
                 log.info("engine_standby", reason=busy.problem.message)
             else:
                 self._life = await self._take(parts, holder)
@@ -237,6 +238,16 @@ class Engine(Client):
         self._group.start_soon(self._supervise, env)
         self._group.start_soon(self._report_refusals)
         return self
+
+    async def _open_beside(self, state: State) -> None:
+        """Open the store as a client does, unless the holder's release is an earlier one."""
+        try:
+            await state.writable()
+        except StoreError as error:
+            # As a holder it may bring the store up to date. Until then every look at it says so.
+            if error.problem.code != "store-older":
+                raise
+            log.warning("standby_blind", message=error.problem.message)
 
     async def _parts(self, env: dict[str, str]) -> "_Parts":
         """What stands around the engine, as it is at this instant."""
@@ -892,8 +903,8 @@ class Engine(Client):
         services = self._life.services
         return services.known_workspace, dict(services.workspace.last_good)
 
-    async def _rules(self) -> Rules:
-        return await super()._rules() if self._life is None else self._life.rules
+    async def _rules(self, store: Store | None) -> Rules:
+        return await super()._rules(store) if self._life is None else self._life.rules
 
     async def health(self) -> Health:
         """As `Client.health`, with what this engine knows of itself; `ok` when it stands by too."""
@@ -921,16 +932,20 @@ class Engine(Client):
 
         While the store cannot be read, `waiting` is empty and `faults` says why. A standby says
         what a client does, and in `faults` why it could not take over.
+
+        Raises:
+            WorkspaceError: it stands by, and the workspace cannot be read.
         """
         self._check_inside()
         life = self._life
         if life is None:
-            fault = self._standby_fault
-            return attrs.evolve(
-                await super().status(),
-                state=self._running,
-                faults=() if fault is None else (fault,),
-            )
+            told = [] if self._standby_fault is None else [self._standby_fault]
+            try:
+                known = await super().status()
+            except StoreError as error:
+                known = await self._status(None)
+                told.append(error.problem)
+            return attrs.evolve(known, state=self._running, faults=tuple(told))
         services = life.services
         waiting: list[Fire] = []
         paused: dict[str, str] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from drumbeat import Engine, EngineBusy, NotFound, NotRun, RunRecord, Turn
+from drumbeat import Engine, EngineBusy, NotFound, NotRun, RunRecord, StoreError, Turn
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.testing import ScriptedAgent
 
@@ -362,7 +362,7 @@ async def test_a_mistake_while_taking_over_is_a_fault_of_the_engine(host: Any) -
 
 
 async def test_trouble_with_the_store_at_the_takeover_costs_its_event_alone(host: Any) -> None:
-    from drumbeat import Problem, StoreError
+    from drumbeat import Problem
 
     host.write()
     store = host.faulty()
@@ -374,6 +374,50 @@ async def test_trouble_with_the_store_at_the_takeover_costs_its_event_alone(host
         assert await state(engine) == "running"
         await host.clock.advance(HOUR)
         assert (await engine.status()).faults == ()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # the file is what matters
+async def test_a_standby_of_a_later_release_waits_and_upgrades(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deploy starts the next process before it ends the last."""
+    from drumbeat.runtime import store as room
+    from drumbeat.runtime import store_schema
+
+    host.write()
+    steps = (*store_schema.STEPS, lambda db: db.execute("CREATE TABLE more (a)"))
+    async with held(host) as holder:
+        run = await holder.engine.run("check")
+        monkeypatch.setattr(room, "prepare", partial(store_schema.prepare, steps=steps))
+        async with host.engine(standby=True) as engine:
+            status = await engine.status()
+            assert status.state == "standby"
+            assert [fault.code for fault in status.faults] == ["store-older"]
+            assert [each.slug for each in status.workspace.automations] == ["check"]
+            health = await engine.health()
+            assert (health.ok, health.faults) == (False, ("store-older",))
+            with pytest.raises(StoreError, match="store-older"):
+                await engine.runs()
+            await host.clock.advance(MINUTE)
+            assert await state(engine) == "standby"
+            assert (await holder.engine.run("check")).state == "succeeded"
+            await holder.leave()
+            await host.clock.advance(MINUTE)
+            status = await engine.status()
+            assert (status.state, status.faults) == ("running", ())
+            assert run.run_id in [each.run_id for each in await engine.runs()]
+            assert (await engine.run("check")).state == "succeeded"
+
+
+async def test_a_standby_that_cannot_read_the_store_for_another_reason_is_refused(
+    host: Any,
+) -> None:
+    host.write()
+    async with host.engine():
+        (host.data / "drumbeat.db").write_bytes(b"no database at all" * 100)
+        with pytest.raises(StoreError):
+            async with host.engine(standby=True):
+                pass
 
 
 async def test_one_that_is_left_as_it_takes_over_ends(
