@@ -328,16 +328,89 @@ async def test_a_shorter_interval_after_a_finish_is_due_at_once_and_no_sooner(ho
 
 
 async def test_a_schedule_edited_while_nothing_ran_counts_from_the_start(host: Any) -> None:
+    """What the old one made due has a verdict all the same: one, as it would have been one run."""
     host.write(trigger=at("daily at 12:30"))
+    host.write("other", trigger=at("daily at 12:30"))
     async with host.engine() as engine:
         await drive(engine, until=START + MINUTE)
-    restarted(host, after=2 * DAY)
+    restarted(host, after=3 * DAY)
     host.write(trigger=at("daily at 11:30"))
+    host.write("other", trigger=at("daily at 12:30"), steps=["Look elsewhere."])
     async with host.engine() as engine:
-        await engine.settled()
-        assert await engine.fires() == []
-        (due,) = await engine.upcoming(until=host.clock.now() + DAY)
-        assert due.slot == START + 3 * DAY - 30 * MINUTE
+        await drive(engine, until=host.clock.now() + MINUTE)
+        (fire,) = await engine.fires("check")
+        assert fire.reason == (
+            "nobody saw to it in time, and by now its schedule is `daily at 11:30` in UTC, "
+            "not `daily at 12:30` in UTC"
+        )
+        assert await verdicts(engine) == [(2 * DAY + 30 * MINUTE, "missed", 2)]
+        assert await verdicts(engine, "other") == [(2 * DAY + 30 * MINUTE, "ran", 2)]
+        for day in range(2):
+            said = await engine.why("check", at=START + day * DAY + 30 * MINUTE)
+            assert "missed: nobody saw to it in time" in said
+            assert "stands for 2 earlier slots" in said
+        foretold = await engine.upcoming(until=host.clock.now() + DAY)
+        assert [due.slot - START for due in foretold if due.slug == "check"] == [
+            4 * DAY - 30 * MINUTE
+        ]
+    async with host.engine() as engine:
+        await drive(engine, until=host.clock.now() + MINUTE)
+        assert len(await engine.fires("check")) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "verdict", "reason"),
+    [
+        ({"trigger": at("daily at 12:30"), "enabled": False}, "skipped", "disabled"),
+        ({"trigger": {"type": "manual"}}, "missed", "its file has no schedule by now"),
+        ({"trigger": at("every 72 hours")}, "missed", "`every 72 hours`, not `daily at 12:30`"),
+    ],
+)
+async def test_whatever_a_file_says_by_now_what_it_owed_has_a_verdict(
+    host: Any, written: dict[str, Any], verdict: str, reason: str
+) -> None:
+    host.write(trigger=at("daily at 12:30"))
+    async with host.engine() as engine:
+        await drive(engine, until=START + HOUR)
+    restarted(host, after=2 * DAY)
+    host.write(**written)
+    async with host.engine() as engine:
+        await drive(engine, until=host.clock.now() + MINUTE)
+        ran, owed = await verdicts(engine)
+        assert ran == (30 * MINUTE, "ran", 0)
+        assert owed == (2 * DAY + 30 * MINUTE, verdict, 1)
+        assert reason in (await engine.fires())[0].reason
+        assert (await engine.runs())[0].started_at == START + 30 * MINUTE
+
+
+async def test_an_interval_is_owed_once_and_by_no_other_interval(host: Any) -> None:
+    """Its one moment moves with the edit; only where none follows is it passed over."""
+    for slug in ("check", "poll", "open"):
+        host.write(slug, trigger=at("every 45 minutes"))
+    async with host.engine() as engine:
+        await drive(engine, until=START + MINUTE)
+    restarted(host, after=DAY)
+    async with Client(host.workspace) as asking:
+        asking._clock = host.clock
+        await asking.fire("open")
+    host.write("check", trigger=at("every 2 hours"))
+    for slug in ("poll", "open"):
+        host.write(slug, trigger=at("daily at 20:00"))
+    async with host.engine() as engine:
+        await drive(engine, until=host.clock.now() + MINUTE)
+        assert await verdicts(engine) == [(DAY + MINUTE, "ran", 0)]
+        assert await verdicts(engine, "poll") == [(45 * MINUTE, "missed", 0)]
+        assert [fire.cause for fire in await engine.fires("open")] == ["manual"]
+
+
+async def test_an_edit_beside_a_running_engine_leaves_nothing_behind(host: Any) -> None:
+    host.write(trigger=at("0 * * * *"))
+    async with host.engine() as engine:
+        await drive(engine, until=START + 2 * HOUR)
+        host.write(trigger=at("30 * * * *"))
+        await engine.reload()
+        await drive(engine, until=START + 3 * HOUR)
+        assert [verdict for _, verdict, _ in await verdicts(engine)] == ["ran"] * 3
 
 
 async def test_another_zone_counts_as_an_edit_of_the_wall_clock_alone(host: Any) -> None:

@@ -12,7 +12,7 @@ of it is about to be taken: it is let go, and the end of that run decides when t
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import attrs
@@ -44,6 +44,7 @@ from drumbeat.runtime.schedule_marks import (
 from drumbeat.runtime.scheduler import Scheduler
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
+from drumbeat.runtime.superseded import fire_of, superseded
 
 
 @attrs.define(kw_only=True)
@@ -138,6 +139,7 @@ class Agenda:
                 marks=self._marks,
                 zones=services.zones,
             )
+            known = self._set.keys() | self._never.keys()
             unscheduled = {each.slug for each in workspace.automations} - declared.keys()
             for slug in list(self._set):
                 if slug not in declared or not declared[slug].enabled:
@@ -147,9 +149,19 @@ class Agenda:
                 if slug not in declared or not declared[slug].enabled:
                     del self._never[slug]
             for slug, schedule in declared.items():
-                await contained(services, "schedule", partial(self._follow, schedule), slug=slug)
+                await contained(
+                    services,
+                    "schedule",
+                    partial(self._follow, schedule, seen=slug in known),
+                    slug=slug,
+                )
             for slug in sorted(unscheduled):
-                await contained(services, "schedule", partial(self._disable, slug), slug=slug)
+                await contained(
+                    services,
+                    "schedule",
+                    partial(self._disable, slug, "unscheduled", seen=slug in known),
+                    slug=slug,
+                )
             for slug in self._followed - declared.keys():
                 forgotten(services, "moment", slug=slug)
             followed = declared.keys() | unscheduled
@@ -158,12 +170,12 @@ class Agenda:
             self._followed = followed
             await self._check_schedulable(workspace)
 
-    async def _follow(self, declared: Standing) -> None:
+    async def _follow(self, declared: Standing, *, seen: bool) -> None:
         slug, schedule = declared.slug, declared.schedule
         rule = (schedule, declared.ruling)
         mark = self._marks.get(slug)
         if not declared.enabled:
-            await self._disable(slug)
+            await self._disable(slug, "disabled", seen=seen)
             return
         if rule in (self._set.get(slug), self._never.get(slug, (None, ""))[0]):
             return
@@ -172,7 +184,7 @@ class Agenda:
         if mark is None:
             mark = await self._move(slug, **declared.first_mark(now))
         elif not (mark.value["enabled"] and declared.is_ruled_by(mark)):
-            mark = await self._move(slug, **declared.edited(now))
+            mark = await self._replace(mark, declared, seen=seen, **declared.edited(now))
         last_finish = (await read_finishes(self.services.store, slug)).get(slug)
         try:
             self.scheduler.set(
@@ -185,11 +197,45 @@ class Agenda:
         else:
             self._set[slug] = rule
 
-    async def _disable(self, slug: str) -> None:
+    async def _disable(
+        self, slug: str, by: Literal["disabled", "unscheduled"], *, seen: bool
+    ) -> None:
         """Remember that the file makes nothing due: what it says later counts from then on."""
         mark = self._marks.get(slug)
         if mark is not None and mark.value["enabled"]:
-            await self._move(slug, enabled=False)
+            await self._replace(mark, by, seen=seen, enabled=False)
+
+    async def _replace(
+        self,
+        mark: Mark,
+        by: Standing | Literal["disabled", "unscheduled"],
+        *,
+        seen: bool,
+        **changes: Any,
+    ) -> Mark:
+        """Change what is kept of a rule, with a verdict on what it made due and nobody saw to.
+
+        Args:
+            mark: of the rule.
+            by: what the file declares by now.
+            seen: whether this engine has followed the rule up to now, so that nothing is left.
+            changes: to the mark.
+        """
+        services, fire = self.services, None
+        if not seen and mark.value["enabled"]:
+            fire = await superseded(
+                mark,
+                by,
+                store=services.store,
+                zones=services.zones,
+                catch_up=services.settings.catch_up,
+                now=services.clock.now(),
+            )
+        slug = mark.key.removeprefix(PREFIX)
+        return await self._move(slug, None if fire is None else partial(self._add, fire), **changes)
+
+    async def _add(self, fire: Fire, mark: Mark) -> None:
+        await self.services.store.add_fires((fire,), fold=True, marks=(mark,))
 
     async def _move(
         self, slug: str, write: Callable[[Mark], Awaitable[object]] | None = None, /, **changes: Any
@@ -273,20 +319,7 @@ class Agenda:
                 f"{now - due.slot} late, and a missed moment is made up for within"
                 f" {services.settings.catch_up} only"
             )
-        fire = Fire(
-            id=f"schedule-{slug}-{slot}",
-            slug=slug,
-            cause="schedule",
-            slot=slot,
-            due=due.slot,
-            created_at=now,
-            folded_slots=due.folded,
-            verdict="missed" if due.missed else None,
-            reason=reason,
-        )
-
-        async def put(mark: Mark) -> None:
-            await services.store.add_fires((fire,), fold=True, marks=(mark,))
+        fire = fire_of(due, now, verdict="missed" if due.missed else None, why=reason)
 
         async def write() -> None:
             async with self._lock:
@@ -295,7 +328,7 @@ class Agenda:
                 if isinstance(self._set[slug][0], Interval) and await self._is_overtaken(due, now):
                     log.info("slot_let_go", slug=slug, slot=slot)
                     return
-                await self._move(slug, put, **changes)
+                await self._move(slug, partial(self._add, fire), **changes)
             log.info("slot_due", slug=slug, slot=slot, folded=due.folded, missed=due.missed)
 
         await services.insist(write)

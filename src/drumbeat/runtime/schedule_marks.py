@@ -4,19 +4,24 @@ Theory of operation. A mark per slug (`schedule:<slug>`) says under which rule a
 scheduled, since when, and up to which slot it is accounted for. A file that is broken keeps the
 schedule that it had when it last loaded, from memory or else from its mark: its slots fall due and
 end as aborted runs, so that somebody hears of it.
+
+What a file says counts from the moment an engine sees it. Until then the rule of the mark stands:
+the moments that it made due while no engine ran are `owed` when the rule is replaced.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 import attrs
 
-from drumbeat.core.model import Automation, Interval, Kind, Mark, Schedule, Workspace
+from drumbeat.core.model import Automation, Due, Interval, Kind, Mark, Schedule, Workspace
+from drumbeat.core.planner import Planner
 from drumbeat.core.schedule import format_schedule, parse_schedule
-from drumbeat.errors import ScheduleError
+from drumbeat.errors import DrumbeatError, ScheduleError
 from drumbeat.protocols import Store
 from drumbeat.runtime.conclusion import health_key
+from drumbeat.runtime.zones import resolve_zone
 
 PREFIX = "schedule:"
 
@@ -140,6 +145,49 @@ def accounted(
         "last_slot": instant(value["last_slot"]),
         "last_finish": last_finish,
     }
+
+
+def owed(
+    mark: Mark, *, zones: Zones, last_finish: datetime | None, catch_up: timedelta, now: datetime
+) -> Due | None:
+    """What the rule of a mark made due by `now` and nobody has accounted for, as one `Due`.
+
+    Args:
+        mark: of one slug.
+        zones: by kind of file; a zone that rules none of them any more is looked up.
+        last_finish: when the last run of that slug finished.
+        catch_up: how late a moment may be and still be run.
+        now: the present instant.
+
+    Returns:
+        The newest of the moments, the others folded into it. None when there is none, when the
+        schedule makes nothing due, and when this machine or release knows its rule no more.
+    """
+    slug, rule = mark.key.removeprefix(PREFIX), kept_rule(mark, zones)
+    if rule is None or not mark.value["enabled"]:
+        return None
+    schedule, zone = rule
+    planner = Planner(zone=zone, catch_up=catch_up)
+    known = accounted(schedule, mark.value, last_finish)
+    try:
+        planner.set(slug, schedule, now=now, zone=zone, **known)
+    except ScheduleError:
+        return None  # it has no moment in its zone
+    return planner.take(now)
+
+
+def kept_rule(mark: Mark, zones: Zones) -> tuple[Schedule, tzinfo] | None:
+    """The schedule that a mark keeps and the zone that rules it; None where one is not known."""
+    schedule, name = _kept(mark), mark.value["zone"]
+    if schedule is None:
+        return None
+    for zone, known, _ in zones.values():
+        if name in ("", known):
+            return schedule, zone
+    try:
+        return schedule, resolve_zone(name)
+    except DrumbeatError:
+        return None
 
 
 async def read_marks(store: Store) -> dict[str, Mark]:
