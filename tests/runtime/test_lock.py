@@ -1,5 +1,6 @@
 """One engine holds a data folder; who comes second hears who it is."""
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -43,6 +44,23 @@ async def test_the_holder_can_be_asked_for_and_nothing_is_written(tmp_path: Path
     await lock.release()
     assert await other.holder() is None
     await lock.acquire(since="later")
+    await lock.release()
+
+
+async def test_whoever_looks_is_taken_for_no_engine_and_keeps_none_out(tmp_path: Path) -> None:
+    lock = EngineLock(tmp_path)
+    holder = await lock.acquire(since="noon")
+    with (tmp_path / "engine.lock").open("rb") as file:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        await lock.release()
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        assert await EngineLock(tmp_path).holder() is None
+    assert await lock.acquire(since="noon") == holder
+    for _ in range(3):
+        assert await EngineLock(tmp_path).holder() == holder
+    await lock.release()
+    await lock.acquire(since="one", patience=0)
     await lock.release()
 
 

@@ -1,5 +1,6 @@
 """The lock that lets one engine alone write a data folder."""
 
+import fcntl
 import json
 import os
 import socket
@@ -81,7 +82,7 @@ class EngineLock:
                 )
             ) from error
 
-    def _taken(self, patience: float = _PATIENCE) -> "BaseFileLock | None":
+    def _taken(self, patience: float) -> "BaseFileLock | None":
         # Imported here: a program that only reads files should not pay for it.
         from filelock import FileLock, Timeout  # noqa: PLC0415
 
@@ -120,20 +121,22 @@ class EngineLock:
                 )
 
     async def holder(self) -> str | None:
-        """Who holds the lock at this moment, or None; writes nothing."""
+        """Who holds the lock at this moment, or None; waits for nobody, and writes nothing."""
         found: list[str] = []
 
         def look() -> None:
-            if not self._path.exists():
-                return
             try:
-                lock = self._taken()
+                file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
-                return  # somebody else's folder: no engine of this user holds it
-            if lock is None:
+                return  # none, or somebody else's folder: no engine of this user holds it
+            try:
+                # Shared, so that those who look at once do not take each other for an engine.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_UN)
+            except BlockingIOError:
                 found.append(self._holder())
-            else:
-                lock.release()
+            finally:
+                os.close(file)
 
         await _in_thread(look)
         return found[0] if found else None
