@@ -56,6 +56,20 @@ def alive(pid: int) -> bool:
     return state not in (b"Z", b"X")
 
 
+def cmdline(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def bearing(value: bytes) -> list[int]:
+    """The processes that have it among their arguments."""
+    entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    found = [int(entry.name) for entry in entries if value in cmdline(entry)]
+    return [pid for pid in found if alive(pid)]
+
+
 def wait_until(true: Callable[[], bool]) -> bool:
     """Wait for what other processes do."""
     end = time.monotonic() + PATIENCE  # noqa: TID251  it is they who take their time
@@ -110,12 +124,7 @@ async def test_a_guard_ends_with_what_it_guards(tmp_path: Path) -> None:
     )
     value = ended.stdout.strip()
     assert value
-    guards = [
-        entry
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and alive(int(entry.name)) and value in cmdline(entry)
-    ]
-    assert guards == []
+    assert bearing(value) == []
 
 
 @pytest.mark.anyio
@@ -132,24 +141,16 @@ async def test_a_host_that_is_no_python_of_its_own_starts_no_guard(
 @pytest.mark.anyio
 async def test_a_guard_that_was_ended_by_others_stops_nobody() -> None:
     async with guard() as watched:
-        (found,) = (
-            int(entry.name)
-            for entry in Path("/proc").iterdir()
-            if entry.name.isdigit() and watched.env[MARK].encode() in cmdline(entry)
-        )
+        value = watched.env[MARK].encode()
+        # Its arguments cannot be read in the very instant in which it begins.
+        assert wait_until(lambda: len(bearing(value)) == 1)
+        (found,) = bearing(value)
         os.kill(found, signal.SIGKILL)
         assert wait_until(lambda: not alive(found))
         watched.watch(os.getpid())
 
 
 # ---- the program itself
-
-
-def cmdline(entry: Path) -> bytes:
-    try:
-        return (entry / "cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def test_it_waits_for_the_end_of_the_pipe_and_keeps_what_was_said() -> None:
