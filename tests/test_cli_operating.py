@@ -308,7 +308,40 @@ def test_a_doctor_bears_a_workspace_that_cannot_be_read(workspace: Path) -> None
     result = call("doctor")
     assert result.exit_code == 1
     assert "[pack-missing]" in result.output
-    assert "records: not looked at" in result.output
+    assert "ok   records: runs, fires, clock" in result.output
+
+
+def test_records_are_shown_and_steered_while_packs_are_broken(workspace: Path) -> None:
+    lived(workspace)
+    (workspace / "drumpacks.txt").write_text("nowhere\n", encoding="utf-8")
+    for command in (["status"], ["runs"], ["upcoming"], ["sessions"]):
+        result = call(*command)
+        assert result.exit_code == 0
+        assert "[pack-missing]" in result.output
+    assert "1 enabled, 0 disabled, 0 broken" in call("status").output
+    assert "ran" in call("why", "greeting").output
+    for command in (["pause", "greeting"], ["rotate", "greeting"]):
+        assert call(*command, "--reason", "x").exit_code == 0
+    assert call("resume", "greeting").exit_code == 0
+    assert call("run", "greeting", "--in", "60").exit_code == 0
+
+
+def test_what_the_records_know_is_steered_while_the_files_are_away(workspace: Path) -> None:
+    lived(workspace)
+    (workspace / "automations").rename(workspace / "elsewhere")
+    assert "[automations-folder-missing]" in call("status").output
+    assert "succeeded" in call("runs", "greeting").output
+    sessions = call("sessions").output
+    assert "greeting" in sessions
+    assert "orphan" not in sessions
+    assert "pin-orphan" not in call("doctor").output
+    later = call("why", "greeting", "--at", "2999-01-01T00:00Z").output
+    assert "its file cannot be seen" in " ".join(later.split())
+    assert call("pause", "greeting", "--reason", "x").exit_code == 0
+    unknown = call("pause", "other", "--reason", "x")
+    assert unknown.exit_code == 1
+    assert "[automations-folder-missing]" in unknown.output
+    assert "[automations-folder-missing]" in call("upcoming").output
 
 
 def test_a_doctor_names_what_is_wrong_with_the_data_folder(workspace: Path) -> None:

@@ -15,7 +15,6 @@ from drumbeat.core.explain import NEAR, Known, explain, subject_of
 from drumbeat.core.git_access import known_secrets
 from drumbeat.core.model import (
     Answer,
-    Automation,
     DeliveryIntent,
     Due,
     Env,
@@ -35,7 +34,7 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.redaction import Redactor
 from drumbeat.core.routes import BrokenRoute, Route
-from drumbeat.errors import DrumbeatError, NotFound, Problem, StoreError
+from drumbeat.errors import DrumbeatError, NotFound, Problem, StoreError, WorkspaceError
 from drumbeat.protocols import Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.delivery_trail import last_failure
@@ -50,10 +49,11 @@ from drumbeat.runtime.preview import next_moment, preview
 from drumbeat.runtime.refusals import Refusals
 from drumbeat.runtime.route_book import RouteBook
 from drumbeat.runtime.rules import Rules, read_rules
+from drumbeat.runtime.schedule_marks import PREFIX as SCHEDULE_MARKS
 from drumbeat.runtime.search_path import door_secrets
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.webhook_door import WebhookDoor
-from drumbeat.runtime.workspace import load_workspace
+from drumbeat.runtime.workspace import Survey, survey
 
 _ALL = 1_000_000
 _NEIGHBOURS = 1000
@@ -126,9 +126,9 @@ class Client(Entered):
 
     # ---- what an engine knows better
 
-    async def _workspace(self) -> tuple[Workspace, dict[str, Automation]]:
-        """What stands in the workspace, and the last versions that loaded of what is broken."""
-        return await load_workspace(self.workspace_dir), {}
+    async def _survey(self) -> Survey:
+        """What stands in the workspace, as far as it can be seen."""
+        return await survey(self.workspace_dir)
 
     async def _rules(self, store: Store | None) -> Rules:
         return await read_rules(store)
@@ -161,7 +161,7 @@ class Client(Entered):
             NotFound: no automation has that slug.
             TypeError: `after`, `slot` or `payload` is of another type.
             ValueError: `after` is negative or ends beyond the year 9999, or `slot` is blank.
-            WorkspaceError: the workspace cannot be read.
+            WorkspaceError: nothing is known by that slug, and not all files can be seen.
             StoreError: it could not be committed.
         """
         _check_fire(after, slot, payload)
@@ -190,9 +190,22 @@ class Client(Entered):
         return stored
 
     async def _require(self, slug: str) -> None:
-        workspace, _ = await self._workspace()
-        if not _stands(workspace, slug):
-            raise _unknown(workspace, slug)
+        seen = await self._survey()
+        if seen.stands(slug):
+            return
+        if not seen.unseen:
+            raise _unknown(seen.workspace, slug)
+        if not await self._remembers(slug):
+            raise WorkspaceError(seen.unseen)
+
+    async def _remembers(self, slug: str) -> bool:
+        """Whether the records know of an automation whose file cannot be seen."""
+        store = await self._readable()
+        if store is None:
+            return False
+        key = SCHEDULE_MARKS + slug
+        scheduled = any(mark.key == key for mark in await store.marks(key))
+        return scheduled or bool(await store.fires(slug=slug, limit=1, payloads=False))
 
     # ---- the doors
 
@@ -334,7 +347,7 @@ class Client(Entered):
         Raises:
             DrumbeatError: the reason is blank (`reason-missing`).
             NotFound: no automation has that slug.
-            WorkspaceError: the workspace cannot be read.
+            WorkspaceError: nothing is known by that slug, and not all files can be seen.
             StoreError: it could not be committed.
         """
         reason = await self._asked_for(reason)
@@ -348,7 +361,7 @@ class Client(Entered):
 
         Raises:
             NotFound: no automation has that slug, and none of it is paused.
-            WorkspaceError: the workspace cannot be read.
+            WorkspaceError: nothing is known by that slug, and not all files can be seen.
             StoreError: it could not be committed.
         """
         self._check_inside()
@@ -400,7 +413,7 @@ class Client(Entered):
         Raises:
             DrumbeatError: the reason is blank (`reason-missing`).
             NotFound: no automation has that slug, and nothing is pinned for it.
-            WorkspaceError: the workspace cannot be read.
+            WorkspaceError: nothing is known by that slug, and not all files can be seen.
             StoreError: it could not be committed, or the pins could not be read.
         """
         reason = await self._asked_for(reason)
@@ -533,13 +546,15 @@ class Client(Entered):
         _aware("until", until)
         store = await self._readable()
         rules = await self._rules(store)
-        workspace, last_good = await self._workspace()
+        seen = await self._survey()
+        if seen.unseen:
+            raise WorkspaceError(seen.unseen)
         return await preview(
-            workspace,
+            seen.workspace,
             store=store,
             zones=rules.zones,
             catch_up=rules.catch_up,
-            last_good=last_good,
+            last_good=seen.last_good,
             now=self._clock.now(),
             until=until,
         )
@@ -547,18 +562,18 @@ class Client(Entered):
     async def status(self) -> Status:
         """What the records and the lock of the data folder say. Writes nothing.
 
-        A client knows of an engine whether there is one, and not what is in its memory: `path`,
-        `stuck` and `faults` are empty, and one that drains counts as `running`.
+        A client knows of an engine whether there is one, and not what is in its memory: `path` and
+        `stuck` are empty, and one that drains counts as `running`. Its `faults` are what is wrong
+        with the folders of the workspace, whose files are not all seen then, and with packs.
 
         Raises:
-            WorkspaceError: the workspace cannot be read.
             StoreError: the store could not be read.
         """
         return await self._status(await self._readable())
 
     async def _status(self, store: Store | None) -> Status:
         rules = await self._rules(store)
-        workspace, _ = await self._workspace()
+        seen = await self._survey()
         held = await EngineLock(self.data_dir).holder() is not None
         fires: list[Fire] = []
         if store is not None:
@@ -572,14 +587,14 @@ class Client(Entered):
         return Status(
             state="running" if held else "stopped",
             path=(),
-            workspace=workspace,
+            workspace=seen.workspace,
             paused={} if store is None else await requests.paused(store),
             running=tuple(running),
             stuck=(),
             waiting=tuple(fire for fire in fires if fire.run_id not in going),
-            faults=(),
+            faults=seen.problems,
             zones={kind: (name, source) for kind, (_, name, source) in rules.zones.items()},
-            inboxes=await inbox_states(store, workspace, systems=rules.systems),
+            inboxes=await inbox_states(store, seen.workspace, systems=rules.systems),
         )
 
     async def health(self) -> Health:
@@ -613,17 +628,17 @@ class Client(Entered):
         Raises:
             ValueError: `at` is naive.
             NotFound: no automation has that slug, and no fire of one is remembered.
-            WorkspaceError: the workspace cannot be read.
+            WorkspaceError: nothing is known by that slug, and not all files can be seen.
             StoreError: the store could not be read.
         """
         _aware("at", at)
         store = await self._readable()
-        workspace, last_good = await self._workspace()
+        seen = await self._survey()
         fires: list[Fire] = []
         if store is not None:
             fires = await store.fires(slug=slug, around=at, limit=_NEIGHBOURS, payloads=False)
-        if not fires and not _stands(workspace, slug):
-            raise _unknown(workspace, slug)
+        if not fires:
+            await self._require(slug)
         subject = subject_of(at, fires)
         run_id = None if subject.fire is None else subject.fire.run_id
         runs: list[RunRecord] = []
@@ -634,11 +649,11 @@ class Client(Entered):
         now = self._clock.now()
         rules = await self._rules(store)
         upcoming = await next_moment(
-            workspace,
+            seen.workspace,
             store=store,
             zones=rules.zones,
             catch_up=rules.catch_up,
-            last_good=last_good,
+            last_good=seen.last_good,
             now=now,
             since=max(now, at - NEAR + timedelta(microseconds=1)),
             slug=slug,
@@ -650,9 +665,7 @@ class Client(Entered):
             run=run,
             now=now,
             upcoming=upcoming,
-            note=_note(
-                workspace, slug, (await self._paused()).get(slug), comes=upcoming is not None
-            ),
+            note=_note(seen, slug, (await self._paused()).get(slug), comes=upcoming is not None),
             known=known,
         )
 
@@ -740,12 +753,6 @@ def _check_due(now: datetime, after: timedelta) -> None:
         raise ValueError(msg)
 
 
-def _stands(workspace: Workspace, slug: str) -> bool:
-    """Whether there is a file for `slug`, broken or not."""
-    broken = any(path.stem == slug for path in workspace.problems)
-    return broken or workspace.find(slug) is not None
-
-
 def _no_run(target: str) -> NotFound:
     return NotFound(
         Problem(
@@ -767,11 +774,13 @@ def _unknown(workspace: Workspace, slug: str) -> NotFound:
     )
 
 
-def _note(workspace: Workspace, slug: str, paused: str | None, *, comes: bool) -> str:
+def _note(seen: Survey, slug: str, paused: str | None, *, comes: bool) -> str:
     """What keeps `slug` from being due at present; `comes` when a moment of it is foreseen."""
-    automation = workspace.find(slug)
+    automation = seen.workspace.find(slug)
+    if automation is None and seen.stands(slug):
+        return "its file is broken"
     if automation is None:
-        return "its file is broken" if _stands(workspace, slug) else "there is no file of it"
+        return "its file cannot be seen" if seen.unseen else "there is no file of it"
     if not automation.enabled:
         return "its file says that it is disabled"
     if paused is not None:

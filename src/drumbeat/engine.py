@@ -33,7 +33,6 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from drumbeat.client import Client
 from drumbeat.core.git_access import git_token, known_secrets
 from drumbeat.core.model import (
-    Automation,
     Draft,
     Env,
     Fire,
@@ -86,7 +85,7 @@ from drumbeat.runtime.state import State
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.upkeep import log_broken
 from drumbeat.runtime.within import is_within
-from drumbeat.runtime.workspace import WorkspaceCache
+from drumbeat.runtime.workspace import Survey, WorkspaceCache
 from drumbeat.runtime.zones import zones_for
 
 _ALL = 1_000_000
@@ -897,11 +896,13 @@ class Engine(Client):
 
     # ---- reading
 
-    async def _workspace(self) -> tuple[Workspace, dict[str, Automation]]:
+    async def _survey(self) -> Survey:
         if self._life is None:
-            return await super()._workspace()
+            return await super()._survey()
         services = self._life.services
-        return services.known_workspace, dict(services.workspace.last_good)
+        return Survey(
+            workspace=services.known_workspace, last_good=dict(services.workspace.last_good)
+        )
 
     async def _rules(self, store: Store | None) -> Rules:
         return await super()._rules(store) if self._life is None else self._life.rules
@@ -932,9 +933,6 @@ class Engine(Client):
 
         While the store cannot be read, `waiting` is empty and `faults` says why. A standby says
         what a client does, and in `faults` why it could not take over.
-
-        Raises:
-            WorkspaceError: it stands by, and the workspace cannot be read.
         """
         self._check_inside()
         life = self._life
@@ -945,7 +943,7 @@ class Engine(Client):
             except StoreError as error:
                 known = await self._status(None)
                 told.append(error.problem)
-            return attrs.evolve(known, state=self._running, faults=tuple(told))
+            return attrs.evolve(known, state=self._running, faults=(*told, *known.faults))
         services = life.services
         waiting: list[Fire] = []
         paused: dict[str, str] = {}

@@ -20,9 +20,9 @@ from drumbeat import (
     Settings,
     Status,
     WebhookTrigger,
-    WorkspaceError,
 )
 from drumbeat.cli.checking import check_workspace
+from drumbeat.cli.listed import slugs_seen
 from drumbeat.core.git_access import TOKEN, git_token, may_have_token
 from drumbeat.core.signatures import parse_auth
 from drumbeat.runtime.clone import no_git
@@ -34,7 +34,7 @@ from drumbeat.runtime.state import open_to_others
 from drumbeat.runtime.store_problems import store_away
 from drumbeat.runtime.store_schema import SCHEMA_VERSION
 from drumbeat.runtime.store_schema import examine as examine_store
-from drumbeat.runtime.workspace import WorkspaceCache, load_workspace
+from drumbeat.runtime.workspace import WorkspaceCache, survey
 from drumbeat.runtime.zones import zones_for
 
 __all__ = ["Examined", "examine"]
@@ -127,10 +127,10 @@ async def _skills(workspace: Path) -> Examined:
 async def _repositories(workspace: Path, env: Env) -> list[Examined]:
     """What the clones of jobs need; nothing where no job has a `repo`."""
     try:
-        loaded = await load_workspace(workspace)
         settings = Settings.from_env(env)
     except DrumbeatError:
-        return []  # said under `workspace` or `configuration`
+        return []  # said under `configuration`
+    loaded = (await survey(workspace)).workspace  # what is wrong with it is said under `workspace`
     repos = sorted({job.repo for job in loaded.automations if job.repo is not None})
     if not repos:
         return []
@@ -238,8 +238,6 @@ async def _state(workspace: Path, folder: Path, env: Env, now: datetime) -> Asyn
             yield await _deliveries(client, now)
             yield _mail(status)
             yield await _records(client, now)
-    except WorkspaceError:
-        yield Examined(name="records", found="not looked at: the workspace cannot be read")
     except DrumbeatError as error:
         yield Examined(name="records", found="cannot be read", problems=(error.problem,))
 
@@ -289,17 +287,13 @@ def _lives(process: int) -> bool:
     return True
 
 
-def _known(status: Status) -> set[str]:
-    broken = {path.stem for path in status.workspace.problems}
-    return broken | {automation.slug for automation in status.workspace.automations}
-
-
 async def _sessions(client: Client, status: Status) -> Examined:
     try:
         pins = await client.sessions()
     except DrumbeatError as error:
         return Examined(name="sessions", found="cannot be read", problems=(error.problem,))
-    orphans = sorted(pins.keys() - _known(status))
+    known = slugs_seen(status)
+    orphans = [] if known is None else sorted(pins.keys() - known)
     problems = tuple(
         Finding(
             code="pin-orphan",
@@ -313,13 +307,13 @@ async def _sessions(client: Client, status: Status) -> Examined:
 
 def _memory(status: Status, folder: Path, env: Env) -> Examined:
     root = Path(env["MEMORY_DIR"]) if env.get("MEMORY_DIR") else folder / "memory"
-    known, found = _known(status), 0
+    known, found = slugs_seen(status), 0
     problems: list[Problem] = []
     for path in sorted(root.glob("*s/*")):
         if not path.is_dir():
             continue
         found += 1
-        if path.name not in known:
+        if known is not None and path.name not in known:
             problems.append(
                 Finding(
                     code="memory-orphan",

@@ -94,6 +94,12 @@ class Output:
         """Print one line to standard error; with `lines`, a text that may have several."""
         self._err.print(Text(visible(text, lines=lines)))
 
+    def aside(self, problems: Iterable[Problem]) -> None:
+        """Print problems to standard error: what is wrong beside what was asked for."""
+        for problem in problems:
+            for line in problem_lines(problem):
+                self.error(line)
+
     def problem(self, problem: Problem) -> None:
         """Print a problem, its head in the colour of its weight."""
         warning = isinstance(problem, Finding) and problem.severity == "warning"

@@ -23,6 +23,7 @@ from drumbeat import (
     next_fire,
 )
 from drumbeat.cli.group import data_dir_option, workspace_option
+from drumbeat.cli.listed import slugs_seen
 from drumbeat.cli.output import Output, local, read_instant, visible
 from drumbeat.core.model import Kind
 from drumbeat.runtime.zones import Zone, resolve_zone
@@ -59,6 +60,7 @@ async def _upcoming(
     async with Client(workspace, data_dir=data_dir) as client:
         due = await client.upcoming(until=now + timedelta(days=days))
         status = await client.status()
+    output.aside(status.faults)
     paused = status.paused
     zones = _zones(status)
     _print_zones(output, zones, status.workspace)
@@ -162,8 +164,9 @@ async def _runs(
     async with Client(workspace, data_dir=data_dir) as client:
         status = await client.status()
         records = await client.runs(slug, limit=limit)
+    output.aside(status.faults)
     if slug is not None and not records:
-        _check_stands(status.workspace, slug)
+        _check_stands(status, slug)
     zones = _zones(status)
     _print_zones(output, zones, status.workspace)
     if not records:
@@ -182,19 +185,18 @@ async def _runs(
         )
 
 
-def _check_stands(workspace: Workspace, slug: str) -> None:
+def _check_stands(status: Status, slug: str) -> None:
     """Refuse a slug that no file has.
 
     Raises:
         NotFound: there is none, broken or not.
     """
-    known = {automation.slug for automation in workspace.automations}
-    known |= {path.stem for path in workspace.problems}
-    if slug not in known:
+    known = slugs_seen(status)
+    if known is not None and slug not in known:
         raise NotFound(
             Problem(
                 code="slug-unknown",
-                message=f"no automation {slug!r} in {workspace.path}, and no run of one",
+                message=f"no automation {slug!r} in {status.workspace.path}, and no run of one",
                 remedy=f"the workspace has: {', '.join(sorted(known)) or 'none'}",
             )
         )

@@ -12,6 +12,7 @@ import click
 
 from drumbeat import Client, Event, EventsExpired, Fire, InboxState, Status
 from drumbeat.cli.group import data_dir_option, workspace_option
+from drumbeat.cli.listed import slugs_seen
 from drumbeat.cli.output import Output, local, visible
 from drumbeat.core.redaction import Redactor
 from drumbeat.runtime.search_path import door_secrets
@@ -46,6 +47,8 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
             ("follow-ups", str(sum(fire.cause == "follow-up" for fire in found.waiting))),
         ]
     )
+    for problem in found.faults:
+        output.problem(problem)
     zone = _zone()
     rows = [
         *((run.slug, "running", local(run.started_at, zone), run.run_id) for run in found.running),
@@ -111,12 +114,12 @@ def sessions(output: Output, workspace: Path, data_dir: Path | None) -> None:
 async def _sessions(output: Output, workspace: Path, data_dir: Path | None) -> None:
     async with Client(workspace, data_dir=data_dir) as client:
         pins = await client.sessions()
-        found = (await client.status()).workspace
+        found = await client.status()
+    output.aside(found.faults)
     if not pins:
         output.line("No conversation is pinned.")
         return
-    known = {automation.slug for automation in found.automations}
-    known |= {path.stem for path in found.problems}
+    known = slugs_seen(found)
     zone = _zone()
     output.table(
         ("automation", "since", "provider", "", "session"),
@@ -125,7 +128,7 @@ async def _sessions(output: Output, workspace: Path, data_dir: Path | None) -> N
                 slug,
                 local(pin.at, zone),
                 pin.provider or "",
-                "" if slug in known else "orphan",
+                "" if known is None or slug in known else "orphan",
                 pin.session_id,
             )
             for slug, pin in pins.items()

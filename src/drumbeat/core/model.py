@@ -451,7 +451,8 @@ class InboxState:
 class Status:
     """What an engine is doing at this moment.
 
-    The fires in it are shown without their payloads.
+    The fires in it are shown without their payloads. `faults` is what is wrong around the work: a
+    part of the engine, the store, a folder of the workspace, a pack.
     """
 
     state: Literal["standby", "running", "draining", "stopped"]

@@ -10,6 +10,15 @@ from drumbeat.errors import Problem, WorkspaceError
 
 FOLDERS = ("automations", "jobs")
 """Where files that say what runs are looked for; nothing below these is entered."""
+FOLDER_CODES = frozenset(
+    {
+        "workspace-missing",
+        "workspace-not-a-folder",
+        "workspace-unreadable",
+        "automations-folder-missing",
+    }
+)
+"""What is wrong where files may stand that nobody sees."""
 
 
 @attrs.frozen(kw_only=True)

@@ -39,6 +39,30 @@ from drumbeat.runtime.packs import load_packs
 
 
 @attrs.frozen(kw_only=True)
+class Survey:
+    """What can be seen of a workspace, and what is wrong where files, or packs, cannot.
+
+    `last_good` has, by slug, the last versions that loaded of broken files, as far as known.
+    `unseen` is about the workspace and its two folders: there may be more files than are listed.
+    """
+
+    workspace: Workspace
+    last_good: Mapping[str, Automation] = attrs.field(factory=dict)
+    unseen: tuple[Problem, ...] = ()
+    pack_problems: tuple[Problem, ...] = ()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All that is wrong around the files."""
+        return (*self.unseen, *self.pack_problems)
+
+    def stands(self, slug: str) -> bool:
+        """Whether a file for `slug` is seen, broken or not."""
+        broken = any(path.stem == slug for path in self.workspace.problems)
+        return broken or self.workspace.find(slug) is not None
+
+
+@attrs.frozen(kw_only=True)
 class WorkspaceChange:
     """What a reload found: the workspace as it stands, and how it differs from the last reload.
 
@@ -72,13 +96,26 @@ async def load_workspace(
             nor `jobs/` (`automations-folder-missing`), or a pack is wrong. A broken automation
             file is never a reason.
     """
+    found = await survey(path, systems=systems)
+    if found.problems:
+        raise WorkspaceError(found.unseen or found.pack_problems)
+    return found.workspace
+
+
+async def survey(path: str | PathLike[str], *, systems: Collection[str] | None = None) -> Survey:
+    """Read a workspace once, as far as it can be read; nothing wrong with it is raised.
+
+    Args:
+        path: the workspace folder.
+        systems: the mail systems the host has, for the inboxes of job files.
+    """
     change = await WorkspaceCache(path, systems=systems).reload()
-    if change.error is not None:
-        raise change.error
     packs, problems = await load_packs(Path(path))
-    if problems:
-        raise WorkspaceError(problems)
-    return attrs.evolve(change.workspace, packs=packs)
+    return Survey(
+        workspace=attrs.evolve(change.workspace, packs=packs),
+        unseen=() if change.error is None else change.error.problems,
+        pack_problems=problems,
+    )
 
 
 async def workspace_findings(workspace: Workspace) -> list[Finding]:
