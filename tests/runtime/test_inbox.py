@@ -10,7 +10,17 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
-from drumbeat import AgentError, Client, Engine, MailBatch, Problem, RunRecord, StoreError, Turn
+from drumbeat import (
+    AgentError,
+    Client,
+    Engine,
+    MailBatch,
+    MailError,
+    Problem,
+    RunRecord,
+    StoreError,
+    Turn,
+)
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ManualClock, ScriptedAgent, ScriptedMailbox, check_mail_source, drive
 
@@ -477,6 +487,54 @@ async def test_a_failing_poll_is_told_once_for_each_kind_of_failure_and_loses_no
     ]
     assert fault.code == "mail-poll-failed"
     assert seen(run) == ["One"]
+
+
+def refusal(code: str, *, remedy: str = "renew the password") -> MailError:
+    return MailError(Problem(code=code, message=f"it is {code}", remedy=remedy))
+
+
+async def test_a_failure_with_a_code_is_told_by_it_and_says_how_it_is_mended(
+    host: Any, box: Mailbox
+) -> None:
+    """Two failures of one class are two: what was unreachable may refuse the password next."""
+    job(host)
+    async with host.engine(mail={"imap": box}, secrets={"KEY": "open sesame"}) as engine:
+        for code in ("mail-unreachable", "mail-unreachable", "mail-login-refused"):
+            box.fault = refusal(code, remedy="say open sesame")
+            await pass_time(engine, HOUR)
+        (fault,) = (await engine.status()).faults
+        events = await host.events(engine, "mail_poll_failed")
+    assert [(event.data["code"], event.data["reason"]) for event in events] == [
+        ("mail-unreachable", "it is mail-unreachable"),
+        ("mail-login-refused", "it is mail-login-refused"),
+    ]
+    assert fault.code == "mail-login-refused"
+    assert fault.message.endswith("could not be polled: it is mail-login-refused")
+    assert fault.remedy == "say [redacted KEY]"
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        None,
+        "text",
+        Problem(code="No code", message="m", remedy="r"),
+        Problem(code="s3cret-value", message="m", remedy="r"),
+    ],
+)
+async def test_a_failure_whose_problem_is_none_is_told_by_its_class(
+    host: Any, box: Mailbox, problem: Any
+) -> None:
+    """Type hints bind no host."""
+    job(host)
+    box.fault = refusal("mail-unreachable")
+    box.fault.problem = problem
+    async with host.engine(mail={"imap": box}, secrets={"KEY": "s3cret-value"}) as engine:
+        await pass_time(engine, MINUTE)
+        (event,) = await host.events(engine, "mail_poll_failed")
+    assert event.data["code"] == "mail-poll-failed"
+    assert "s3cret-value" not in str(event.data)
+    assert event.data["reason"].startswith("MailError")
 
 
 @pytest.mark.parametrize(

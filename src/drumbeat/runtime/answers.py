@@ -75,13 +75,22 @@ def _failure(error: BaseException) -> AgentError:
     return AgentError(f"the agent raised {said(error)}", code="agent-raised")
 
 
+def problem_of(error: BaseException) -> Problem | None:
+    """What an exception of ours says is wrong, if a host that made it kept its types."""
+    problem: object = getattr(error, "problem", None) if isinstance(error, DrumbeatError) else None
+    if (
+        isinstance(problem, Problem)
+        and _is_text(problem.code, problem.message, problem.remedy)
+        and _is_code(problem.code)
+    ):
+        return problem
+    return None
+
+
 def _is_sound(error: AgentError) -> bool:
-    problem: object = error.problem
     wait: object = error.retry_after if isinstance(error, AgentUnavailable) else None
     return (
-        isinstance(problem, Problem)
-        and _is_text(problem.message, problem.code, problem.remedy)
-        and _is_code(problem.code)
+        problem_of(error) is not None
         and (error.usage is None or is_usage(error.usage))
         and (wait is None or isinstance(wait, timedelta))
     )

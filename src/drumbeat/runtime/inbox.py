@@ -40,10 +40,10 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.senders import MailDecision, decide_mail
 from drumbeat.errors import ClaimLost, Problem, StoreError
-from drumbeat.runtime.answers import only, said
+from drumbeat.runtime.answers import only, problem_of, said
 from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, is_interrupt
 from drumbeat.runtime.contained import contained, forgotten
-from drumbeat.runtime.inbox_faults import InboxFaults
+from drumbeat.runtime.inbox_faults import LOOK, InboxFaults
 from drumbeat.runtime.inbox_marks import moved, read_standing
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
@@ -273,7 +273,11 @@ class Inboxes:
             if is_interrupt(raised):
                 raise
             error = only(raised)
-            await self._failed(box, "mail-poll-failed", said(error), kind=type(error).__name__)
+            problem = problem_of(error)
+            if problem is None or services.redactor.text(problem.code) != problem.code:
+                await self._failed(box, "mail-poll-failed", said(error), kind=type(error).__name__)
+            else:
+                await self._failed(box, problem.code, problem.message, remedy=problem.remedy)
         else:
             fault = batch_fault(answer, after=after)
             if fault:
@@ -282,9 +286,17 @@ class Inboxes:
                 assert isinstance(answer, MailBatch)  # `batch_fault` has looked
                 await self._take(box, mark, standing, answer)
 
-    async def _failed(self, box: _Box, code: str, reason: str, *, kind: str = "") -> None:
+    async def _failed(
+        self, box: _Box, code: str, reason: str, *, kind: str = "", remedy: str = LOOK
+    ) -> None:
         await self._faults.failed(
-            box.slug, box.shown, code=code, reason=reason, kind=kind, facts=box.facts
+            box.slug,
+            box.shown,
+            code=code,
+            reason=reason,
+            remedy=remedy,
+            kind=kind,
+            facts=box.facts,
         )
 
     # ---- a poll that brought something

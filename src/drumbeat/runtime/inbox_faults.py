@@ -12,6 +12,8 @@ from drumbeat.runtime.services import Services
 
 _PREFIX = "inbox-fault:"
 _REASON_LIMIT = 500
+LOOK = "look at the mailbox and at how the host reaches it; it is polled on, and no mail is lost"
+"""How a failure is mended of which no more is known."""
 
 
 async def kept_faults(store: Store) -> dict[str, str]:
@@ -38,7 +40,15 @@ class InboxFaults:
     _marks: dict[str, Mark] = attrs.field(factory=dict)
 
     async def failed(
-        self, slug: str, inbox: str, *, code: str, reason: str, kind: str, facts: dict[str, str]
+        self,
+        slug: str,
+        inbox: str,
+        *,
+        code: str,
+        reason: str,
+        remedy: str,
+        kind: str,
+        facts: dict[str, str],
     ) -> None:
         """Say that a poll failed.
 
@@ -47,6 +57,7 @@ class InboxFaults:
             inbox: its system and address.
             code: what went wrong, in a word.
             reason: and in more of them.
+            remedy: how it is mended.
             kind: failures that differ in their reason alone are of one kind, and make one event.
             facts: what the event says of the inbox.
 
@@ -60,8 +71,7 @@ class InboxFaults:
         services.faults[_PREFIX + slug] = Problem(
             code=code,
             message=f"the inbox {inbox} of {slug} could not be polled: {reason}",
-            remedy="look at the mailbox and at how the host reaches it; it is polled on, and no "
-            "mail is lost",
+            remedy=services.redactor.text(remedy)[:_REASON_LIMIT],
         )
         value = {"inbox": inbox, "code": code, "kind": services.redactor.text(kind)[:_REASON_LIMIT]}
         mark = await self._mark(slug)
