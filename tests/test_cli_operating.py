@@ -84,6 +84,23 @@ def test_status_of_a_folder_that_no_engine_ever_had(workspace: Path) -> None:
     assert not (workspace / ".drumbeat").exists()
 
 
+def test_status_shows_times_by_the_clock_of_the_engine(workspace: Path) -> None:
+    """As `upcoming` and `runs` do: the caller may sit elsewhere."""
+
+    async def live() -> None:
+        async with Engine(workspace, agent=ScriptedAgent(), timezone="Asia/Tokyo") as engine:
+            await engine.run("greeting")
+            await engine.fire("greeting", after=timedelta(hours=2))
+
+    anyio.run(live)
+    output = call("status").output
+    (row,) = [line for line in output.splitlines() if "later" in line]
+    assert "+0900" in row
+    assert "Asia/Tokyo" in output
+    (row,) = [line for line in call("sessions").output.splitlines() if "greeting" in line]
+    assert "+0900" in row
+
+
 def test_status_shows_what_runs_waits_and_is_paused(workspace: Path) -> None:
     """A run that is going, one that is due later, and the reason of a pause."""
 

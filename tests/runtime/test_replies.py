@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from drumbeat import (
     AgentError,
@@ -1290,8 +1291,13 @@ async def test_a_claim_that_is_lost_is_not_owed_for_ever(host: Any) -> None:
         with closing(sqlite3.connect(host.data / "drumbeat.db")) as db, db:
             db.execute("UPDATE leases SET token = token + 1000")
         db.close()
-        await host.clock.advance(MINUTE)
+        with capture_logs() as logs:
+            await host.clock.advance(MINUTE)
         assert engine._life.replies._debts == []
+        (line,) = [line for line in logs if line["event"] == "claim_lost"]
+        assert line["slug"] == "check"
+        assert line["run_id"].startswith("reply-")
+        assert line["message"]
         assert (await engine.status()).faults == ()
 
 

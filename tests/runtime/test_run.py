@@ -309,9 +309,14 @@ async def test_a_claim_that_is_lost_before_the_first_record_spends_no_turn(host:
     store = host.faulty()
     lost = ClaimLost(Problem(code="claim-lost", message="taken over", remedy=""))
     async with host.engine(store=store) as engine:
+        await host.clock.advance(timedelta(seconds=1))  # what its loops write as they begin
         store.faults["record"] = [lost]
         await engine.fire("check")
-        await engine.settled()
+        with capture_logs() as logs:
+            await engine.settled()
+        (line,) = [line for line in logs if line["event"] == "claim_lost"]
+        assert (line["slug"], line["message"]) == ("check", "taken over")
+        assert line["run_id"]
         assert (await engine.status()).state == "running"
         assert await engine.runs() == []
     assert host.agent.turns == []

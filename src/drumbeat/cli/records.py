@@ -1,9 +1,8 @@
 """Commands that read: what comes, what went, and why."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import TypeAlias
 
 import anyio
 import click
@@ -25,12 +24,11 @@ from drumbeat import (
 from drumbeat.cli.group import data_dir_option, workspace_option
 from drumbeat.cli.listed import slugs_seen
 from drumbeat.cli.output import Output, local, read_instant, visible
+from drumbeat.cli.wall_clocks import Zones, kind_of, zones_of
 from drumbeat.core.model import Kind
-from drumbeat.runtime.zones import Zone, resolve_zone
+from drumbeat.runtime.zones import Zone
 
 __all__ = ["runs", "upcoming", "why"]
-
-Zones: TypeAlias = Mapping[Kind, Zone]
 
 _CUT_OFF = "cut off"
 _KINDS: tuple[Kind, Kind] = ("automation", "job")
@@ -62,7 +60,7 @@ async def _upcoming(
         status = await client.status()
     output.aside(status.faults)
     paused = status.paused
-    zones = _zones(status)
+    zones = zones_of(status)
     _print_zones(output, zones, status.workspace)
     for line in _never_due(status.workspace, {moment.slug for moment in due}, zones, now):
         output.error(line)
@@ -73,7 +71,7 @@ async def _upcoming(
         ("when", "automation", ""),
         (
             (
-                local(moment.slot, zones[_kind(status.workspace, moment.slug)].tzinfo),
+                local(moment.slot, zones[kind_of(status.workspace, moment.slug)].tzinfo),
                 moment.slug,
                 _remark(moment, paused=moment.slug in paused),
             )
@@ -167,7 +165,7 @@ async def _runs(
     output.aside(status.faults)
     if slug is not None and not records:
         _check_stands(status, slug)
-    zones = _zones(status)
+    zones = zones_of(status)
     _print_zones(output, zones, status.workspace)
     if not records:
         output.line("No run is on record.")
@@ -175,7 +173,7 @@ async def _runs(
     output.table(
         ("due", "started", "automation", "state", "verdict", "gate", "delivery", "run"),
         (
-            _run_row(record, zones[_kind(status.workspace, record.slug)], _state(record, status))
+            _run_row(record, zones[kind_of(status.workspace, record.slug)], _state(record, status))
             for record in records
         ),
     )
@@ -258,25 +256,8 @@ async def _why(slug: str, at: datetime, workspace: Path, data_dir: Path | None) 
     async with Client(workspace, data_dir=data_dir) as client:
         if at.tzinfo is None:
             status = await client.status()
-            at = at.replace(tzinfo=_zones(status)[_kind(status.workspace, slug)].tzinfo)
+            at = at.replace(tzinfo=zones_of(status)[kind_of(status.workspace, slug)].tzinfo)
         return await client.why(slug, at=at)
-
-
-def _zones(status: Status) -> Zones:
-    """The zones that rule both kinds of file, in the engine whose records these are."""
-    return {
-        kind: Zone(resolve_zone(name, source=source), name, source)
-        for kind, (name, source) in status.zones.items()
-    }
-
-
-def _kind(workspace: Workspace, slug: str) -> Kind:
-    """Which kind of file a slug names; one whose file is gone counts as an automation file."""
-    automation = workspace.find(slug)
-    if automation is not None:
-        return automation.kind
-    broken = (path for path in workspace.problems if path.stem == slug)
-    return "job" if any(path.parent.name == "jobs" for path in broken) else "automation"
 
 
 def _print_zones(output: Output, zones: Zones, workspace: Workspace) -> None:

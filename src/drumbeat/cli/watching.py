@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from datetime import tzinfo
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from drumbeat import Client, Event, EventsExpired, Fire, InboxState, Status
 from drumbeat.cli.group import data_dir_option, workspace_option
 from drumbeat.cli.listed import slugs_seen
 from drumbeat.cli.output import Output, local, visible
+from drumbeat.cli.wall_clocks import kind_of, zones_of
 from drumbeat.core.redaction import Redactor
 from drumbeat.runtime.search_path import door_secrets
-from drumbeat.runtime.zones import zones_for
 
 __all__ = ["events", "sessions", "status"]
 
@@ -49,14 +49,16 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
     )
     for problem in found.faults:
         output.problem(problem)
-    zone = _zone()
     rows = [
-        *((run.slug, "running", local(run.started_at, zone), run.run_id) for run in found.running),
+        *(
+            (run.slug, "running", _local(run.started_at, found, run.slug), run.run_id)
+            for run in found.running
+        ),
         *(
             (
                 fire.slug,
                 "due" if fire.due <= now else "later",
-                local(fire.due, zone),
+                _local(fire.due, found, fire.slug),
                 _wanted(fire),
             )
             for fire in found.waiting
@@ -67,6 +69,11 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
     if rows:
         output.line()
         output.table(("automation", "", "since or due", "what"), rows)
+
+
+def _local(instant: datetime, found: Status, slug: str) -> str:
+    """An instant as `upcoming` and `runs` show those of that automation."""
+    return local(instant, zones_of(found)[kind_of(found.workspace, slug)].tzinfo)
 
 
 def _inbox(inbox: InboxState) -> str:
@@ -120,13 +127,12 @@ async def _sessions(output: Output, workspace: Path, data_dir: Path | None) -> N
         output.line("No conversation is pinned.")
         return
     known = slugs_seen(found)
-    zone = _zone()
     output.table(
         ("automation", "since", "provider", "", "session"),
         (
             (
                 slug,
-                local(pin.at, zone),
+                _local(pin.at, found, slug),
                 pin.provider or "",
                 "" if known is None or slug in known else "orphan",
                 pin.session_id,
@@ -205,7 +211,3 @@ def _words(event: Event) -> Iterator[str]:
     for name, value in event.data.items():
         if value not in (None, ""):
             yield f"{name}={json.dumps(value, ensure_ascii=False)}"
-
-
-def _zone() -> tzinfo:
-    return zones_for(None, os.environ)["automation"].tzinfo

@@ -451,8 +451,10 @@ class InboxState:
 class Status:
     """What an engine is doing at this moment.
 
-    The fires in it are shown without their payloads. `faults` is what is wrong around the work: a
-    part of the engine, the store, a folder of the workspace, a pack.
+    The fires in it are shown without their payloads. `stuck` has the ids of what goes on although
+    it was cancelled: of runs, of deliveries (`intent-…`), of answers to runs (`reply-…`) and of the
+    turns of `ask` and `draft_job` (`ask-…`, `draft-…`). `faults` is what is wrong around the work:
+    a part of the engine, the store, a folder of the workspace, a pack.
     """
 
     state: Literal["standby", "running", "draining", "stopped"]

@@ -101,7 +101,8 @@ class Settings:
     max_sleep: timedelta = attrs.field(default=timedelta(seconds=60), validator=_positive)
     """The longest sleep of the scheduler, so that a clock that jumped is noticed."""
     request_poll: timedelta = attrs.field(default=timedelta(seconds=1), validator=_positive)
-    """How often fires that another process put in are looked for."""
+    """How often what other processes put in or ask for is looked for, a standby tries for the data
+    folder, and its holder looks at its lock."""
     turn_attempts: int = attrs.field(default=3, validator=_count)
     """How often one turn is tried while the agent is unavailable."""
     deliver_attempts: int = attrs.field(default=8, validator=_count)

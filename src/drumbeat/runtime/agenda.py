@@ -77,7 +77,8 @@ class Agenda:
     # ---- a clock that jumps
 
     def _clock_jumped(self, drift: timedelta) -> None:
-        log.warning("clock_jumped", seconds=drift.total_seconds())
+        now = self.services.clock.now().isoformat()
+        log.warning("clock_jumped", seconds=drift.total_seconds(), now=now)
         self._jumps.append(drift)
         self._jumped.notify()
         # What had been due may be so no more by the clock; it is taken all the same.

@@ -7,18 +7,20 @@ from uuid import uuid4
 import anyio
 
 from drumbeat.errors import ClaimLost
-from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
 
 
 @asynccontextmanager
-async def borrowed(services: Services, session_id: str, purpose: str) -> AsyncIterator[bool]:
+async def borrowed(
+    services: Services, session_id: str, purpose: str, *, slug: str
+) -> AsyncIterator[bool]:
     """Hold a conversation for the block, and say whether it could be had.
 
     Args:
         services: the engine's parts.
         session_id: the conversation.
         purpose: what for, in a word, as the name of the claim.
+        slug: whose conversation it is.
 
     Raises:
         StoreError: the store could not be asked.
@@ -35,5 +37,5 @@ async def borrowed(services: Services, session_id: str, purpose: str) -> AsyncIt
             try:
                 await services.insist(lambda: services.store.finish(claim, None))
             except ClaimLost as error:
-                log.error("claim_lost", run_id=claim.run_id, message=error.problem.message)
+                services.claim_lost(slug, claim.run_id, error)
         services.conversations_freed.notify()

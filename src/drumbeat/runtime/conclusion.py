@@ -168,8 +168,8 @@ async def conclude(  # noqa: PLR0917  a run is these six things
 
     try:
         await services.insist(write)
-    except ClaimLost:
-        log.error("claim_lost", slug=record.slug, run_id=record.run_id)
+    except ClaimLost as error:
+        services.claim_lost(record.slug, record.run_id, error)
     if finished is None:
         return None
     await _tell(journal, finished)

@@ -272,8 +272,8 @@ class Dispatcher:
         with anyio.CancelScope(shield=True):
             try:
                 ended = await self.services.insist(write)
-            except ClaimLost:
-                log.error("claim_lost", slug=claim.slug, run_id=claim.run_id)
+            except ClaimLost as error:
+                self.services.claim_lost(claim.slug, claim.run_id, error)
         return ended
 
     # ---- files that are gone

@@ -35,7 +35,6 @@ from drumbeat.errors import (
 from drumbeat.protocols import Store
 from drumbeat.runtime.awaited import Awaited, AwaitedTurns
 from drumbeat.runtime.contained import contained
-from drumbeat.runtime.log import log
 from drumbeat.runtime.reply_turn import ReplyTurn, current_layers
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
@@ -140,7 +139,7 @@ class Replies:
             answering.claim = None
             self.services.stuck.discard(claim.run_id)
             with anyio.CancelScope(shield=True):
-                await self._end(turn, claim, state, problem)
+                await self._end(turn, run.slug, claim, state, problem)
 
     async def _made(
         self, run: RunRecord, claim: Claim, text: str, profile: str | None
@@ -161,6 +160,7 @@ class Replies:
     async def _end(
         self,
         turn: ReplyTurn | None,
+        slug: str,
         claim: Claim,
         state: Literal["succeeded", "failed", "cancelled"],
         problem: Problem | None,
@@ -171,10 +171,13 @@ class Replies:
             turn = None
 
         async def write() -> None:
-            if turn is None:
-                await services.store.finish(claim, None)
-            else:
-                await turn.finish(state, problem)
+            try:
+                if turn is None:
+                    await services.store.finish(claim, None)
+                else:
+                    await turn.finish(state, problem)
+            except ClaimLost as error:
+                services.claim_lost(slug, claim.run_id, error)
 
         if turn is not None and state == "succeeded":
             await turn.keep_handle()
@@ -184,8 +187,6 @@ class Replies:
             services.trouble(error)
             self._debts.append(write)
             self._owing.notify()
-        except ClaimLost as error:
-            log.error("claim_lost", run_id=claim.run_id, message=error.problem.message)
         services.conversations_freed.notify()
         if turn is not None:
             await turn.write_result()
@@ -202,12 +203,8 @@ class Replies:
             await self._owing.wait(seen)
 
     async def _pay(self, debt: Callable[[], Awaitable[None]]) -> None:
-        try:
-            if not await self.services.insist(debt):
-                return  # draining: the next start frees the conversation
-        except ClaimLost as error:
-            log.error("claim_lost", message=error.problem.message)
-        self.services.conversations_freed.notify()
+        if await self.services.insist(debt):  # else it drains, and the next start frees it
+            self.services.conversations_freed.notify()
 
 
 async def find_answered(store: Store, target: str) -> RunRecord:

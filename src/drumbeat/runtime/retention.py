@@ -201,7 +201,7 @@ class Retention:
             return False
         if run is None or run.session_id is None:
             return await self._remove(aged)  # nobody can answer it
-        async with borrowed(self.services, run.session_id, "tidy") as quiet:
+        async with borrowed(self.services, run.session_id, "tidy", slug=run.slug) as quiet:
             if not quiet:
                 return False
             aged = self._aged_part(folder, await self._run_of(folder), now, works=works)

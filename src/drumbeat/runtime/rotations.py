@@ -136,7 +136,7 @@ async def rotate_if_asked(services: Services, slug: str, *, beside_runs: bool = 
             await give_up()
         return
     found = await _pinned(services, slug)
-    free = nullcontext(True) if found is None else borrowed(services, found, "rotate")
+    free = nullcontext(True) if found is None else borrowed(services, found, "rotate", slug=slug)
     async with free as taken, services.pinning:
         # Where nothing was pinned nothing could be taken, and a run may have begun to talk.
         if taken and await _pinned(services, slug) == found:

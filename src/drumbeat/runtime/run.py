@@ -128,8 +128,8 @@ class Run:
                 )
             with anyio.CancelScope(shield=True):
                 finished = await self._finish(ending)
-        except ClaimLost:
-            log.error("claim_lost", slug=self.record.slug, run_id=self.record.run_id)
+        except ClaimLost as error:
+            self.services.claim_lost(self.record.slug, self.record.run_id, error)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._finish(ending)

@@ -15,7 +15,7 @@ from drumbeat.core.model import Automation, Env, Event, Fire, Json, Kind, Mark, 
 from drumbeat.core.redaction import Redactor
 from drumbeat.core.routes import BrokenRoute, Route, find_route
 from drumbeat.core.settings import Settings
-from drumbeat.errors import Problem, StoreError
+from drumbeat.errors import ClaimLost, Problem, StoreError
 from drumbeat.protocols import Agent, Clock, MailSource, Pins, Store
 from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.config_files import ConfigFiles
@@ -140,6 +140,10 @@ class Services:
             return self.redactor.text("".join(format_exception(error)))
         except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
             return "the traceback cannot be read"
+
+    def claim_lost(self, slug: str, run_id: str, error: ClaimLost) -> None:
+        """Say that somebody else has taken over what `run_id` held of `slug`."""
+        log.error("claim_lost", slug=slug, run_id=run_id, message=error.problem.message)
 
     def begin_draining(self) -> None:
         """Say that nothing more is to begin, and that nobody is to wait for the store any more."""
