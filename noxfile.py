@@ -83,6 +83,20 @@ def crash(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Hand 100,000 damaged texts, or as many as asked, to each parser; say what was violated."""
+    install(session, package=("-e", ".[imap,web]"))
+    session.run("python", "tests/fuzz/fuzz.py", *session.posargs)
+
+
+@nox.session
+def properties(session: nox.Session) -> None:
+    """Hold schedules in 49 zones to a look at every minute around changes of the clocks."""
+    install(session)
+    session.run("python", "tests/properties/schedules.py", *session.posargs)
+
+
+@nox.session
 def demo(session: nox.Session) -> None:
     """Run the first example, offline, from the package as it would be installed."""
     install(session, package=(".[cli]",))

@@ -100,6 +100,24 @@ def test_what_would_mean_something_else_is_refused_at_its_field(
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "0 \x00 * * *",
+        "0 0 31\x1b 2 *",
+        "\x7f#1 0 * * *",
+        "@\x00",
+        "0 0 * * \x00#9",
+        "x" * 900 + " * * * *",
+    ],
+)
+def test_a_refusal_can_be_shown_whatever_stands_in_the_expression(text: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        parse_cron(text)
+    assert caught.value.problem.message.isprintable()
+    assert len(caught.value.problem.message) < 300
+
+
+@pytest.mark.parametrize(
     ("text", "remedy"),
     [
         ("*/90 * * * *", "`every 90 minutes`"),

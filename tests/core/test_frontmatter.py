@@ -15,7 +15,13 @@ from strictyaml.ruamel.nodes import MappingNode, SequenceNode
 from strictyaml.ruamel.nodes import ScalarNode as ParserScalar
 
 from drumbeat.core.file_text import MAX_BYTES, Places, decode
-from drumbeat.core.frontmatter import MAX_DEPTH, MAX_NODES, read_front_matter, read_yaml
+from drumbeat.core.frontmatter import (
+    MAX_DEPTH,
+    MAX_LINES,
+    MAX_NODES,
+    read_front_matter,
+    read_yaml,
+)
 from drumbeat.core.nodes import ListNode, MapNode, Node, ScalarNode, describe
 from drumbeat.core.yaml_traps import syntax_trap
 from drumbeat.errors import AutomationError, Problem
@@ -349,6 +355,7 @@ def test_typography_inside_text_and_in_quotes_is_left_alone() -> None:
         ("a: {\n" * (MAX_DEPTH + 1), ("yaml-too-complex", MAX_DEPTH, 1)),
         ("- " * (MAX_DEPTH + 1), ("yaml-too-complex", 1, 2 * MAX_DEPTH + 1)),
         ("a: [" + "x," * MAX_NODES + "]", ("yaml-too-complex", 1, 2 * MAX_NODES - 1)),
+        ("a: b\n" + "\n" * MAX_LINES, ("yaml-too-complex", MAX_LINES + 1, 1)),
     ],
 )
 def test_what_is_no_strict_yaml_is_refused_with_its_first_problem(
@@ -412,19 +419,20 @@ HOSTILE: dict[str, tuple[str, list[str]]] = {
     "dashes": ("- " * 32_768, ["yaml-too-complex"]),
     "question marks": ("? " * 32_768, ["yaml-too-complex"]),
     "colons": (": " * 32_768, ["yaml-too-complex"]),
-    "comments": ("#\n" * 32_768, ["yaml-not-a-mapping"]),
+    "comments": ("#\n" * MAX_LINES, ["yaml-not-a-mapping"]),
     "one key again and again": ("a: b\n" * 13_000, ["yaml-too-complex"]),
     "many keys": ("".join(f"a{number}: b\n" for number in range(7_000)), ["yaml-too-complex"]),
     "a long list": ("a:\n" + "- x\n" * 16_000, ["yaml-too-complex"]),
     "a deepening": ("".join(" " * depth + "a:\n" for depth in range(360)), ["yaml-too-complex"]),
     "quotes": ("a: " + "'" * 65_536, []),
-    "lines in quotes": ('a: "' + "\n" * 65_536 + '"', []),
+    "lines in quotes": ('a: "' + "\n" * MAX_LINES + '"', []),
     "escapes": ('a: "' + "\\n" * 32_768 + '"', []),
     "tabs": ("\t" * 65_536, ["tab"]),
     "no-break spaces": ("a:\n" + "\u00a0" * 32_768 + "x: *", ["no-break-space"]),
     "smart quotes": ("a: " + "\u201c" * 20_000 + ": :", ["smart-quotes"]),
     "colons without spaces": ("a: " + "x:" * 32_768, ["colon-in-value"]),
-    "a block": ("a: >\n" + " x\n" * 21_000, []),
+    "a block": ("a: >\n" + " x\n" * (MAX_LINES - 1), []),
+    "lines": ("a\n" * 32_768, ["yaml-too-complex"]),
     "comments in a list": ("a: [x,\n" + "# c\n" * 16_000 + "]", []),
     "stars": ("*" * 65_536, ["unquoted-indicator"]),
 }

@@ -285,6 +285,8 @@ def test_every_policy_has_an_answer_with_a_reason_to_every_text(
         "```a\n" * 20_000,
         "`" * 60_000 + "x`",
         "> " * 40_000,
+        NOTHING_TO_REPORT + "~~~- " * 60_000,
+        f"*{NOTHING_TO_REPORT}*" + "*`" * 120_000 + "x",
     ],
 )
 @pytest.mark.parametrize("policy", JUDGED)

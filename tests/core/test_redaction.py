@@ -115,3 +115,20 @@ def test_what_a_caller_and_an_agent_wrote_into_a_fire_is_taken_out() -> None:
     assert redactor.fire(fire) == attrs.evolve(fire, slot="for [redacted KEY]")
     asked = attrs.evolve(fire, slot="s", prompt="use hunter2hunter2")
     assert redactor.fire(asked) == attrs.evolve(asked, prompt="use [redacted KEY]")
+
+
+def test_a_text_full_of_cuts_is_compared_with_hardly_anything() -> None:
+    """A reply can be nothing but ellipses; the work must not grow with the secrets behind each."""
+
+    class Counted(str):
+        __slots__ = ()
+        compared = 0
+
+        def startswith(self, *given: Any) -> bool:
+            Counted.compared += 1
+            return str.startswith(self, *given)
+
+    redactor = Redactor({f"S{number}": f"{number:03}{'x' * 40}y" for number in range(100)})
+    assert redactor.text(Counted("… a…bcde…" * 1000)) == "… a…bcde…" * 1000
+    assert Counted.compared == 0
+    assert redactor.text(Counted("…xxxy…")) == "…[redacted S0]…"

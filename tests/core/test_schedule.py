@@ -388,6 +388,26 @@ def test_a_zone_without_offsets_is_refused() -> None:
         next_fire(DailyAt(at=time(7)), after=at("2026-01-01T05:00"), zone=Nowhere("UTC"))
 
 
+def test_a_day_on_which_the_clocks_change_is_worked_out_once() -> None:
+    """Each of its 1,440 slots would cost a search through the zone, at every question."""
+
+    class Asked(ZoneInfo):
+        times = 0
+
+        def utcoffset(self, dt: datetime | None, /) -> timedelta | None:
+            Asked.times += 1
+            return super().utcoffset(dt)
+
+    zone, each = Asked.no_cache("Europe/Berlin"), Cron(expression="* * * * *")
+    slot = at("2026-03-29T00:00")
+    next_fire(each, after=slot, zone=zone)
+    Asked.times = 0
+    for _ in range(10):
+        slot = next_fire(each, after=slot, zone=zone)
+    assert slot == at("2026-03-29T00:10")
+    assert Asked.times < 500
+
+
 # ---- missed slots
 
 

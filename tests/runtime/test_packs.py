@@ -162,6 +162,24 @@ async def test_all_lines_are_judged_and_the_good_packs_come_back(workspace: Path
     ]
 
 
+async def test_a_list_of_more_folders_than_anybody_has_is_refused_unseen(workspace: Path) -> None:
+    """Each would be looked for on the disk, at every start."""
+    listed(workspace, "mailbox")
+    write_list(workspace, "drumpacks/mail", *(f"a{number}" for number in range(199)))
+    packs, problems = await load_packs(workspace)
+    assert (len(packs), len(problems)) == (1, 199)
+    write_list(workspace, "drumpacks/mail", "# a comment", *(f"a{number}" for number in range(200)))
+    problem = await only_problem(workspace)
+    assert place(problem) == ("packs-too-many", "drumpacks.txt", 202, 1)
+
+
+async def test_a_folder_with_an_endless_name_is_shown_in_part(workspace: Path) -> None:
+    write_list(workspace, "long/" * 2000)
+    problem = await only_problem(workspace)
+    assert len(str(problem)) < 600
+    assert "…" in problem.message
+
+
 async def test_a_folder_that_stands_twice_is_refused_however_it_is_written(workspace: Path) -> None:
     mail = pack(workspace / "drumpacks" / "mail", "mailbox")
     (workspace / "link").symlink_to(mail)

@@ -14,6 +14,7 @@ from functools import lru_cache
 import attrs
 from croniter import CroniterError, croniter
 
+from drumbeat.core.messages import quoted, shown
 from drumbeat.core.model import Cron
 from drumbeat.errors import Problem, ScheduleError
 
@@ -215,7 +216,7 @@ def _read(text: str) -> CronFields:
         macro = words[0].group().lower()
         raise schedule_error(
             "cron-macro",
-            f"{macro!r} is no five-field expression",
+            f"{quoted(macro)} is no five-field expression",
             f"write `{_MACROS[macro]}`" if macro in _MACROS else f"write {_LAYOUT}",
             words[0].start() + 1,
         )
@@ -241,7 +242,7 @@ def _read(text: str) -> CronFields:
     except CroniterError as error:
         raise schedule_error(
             "cron-mixed-weekdays",
-            f"{raw[-1]!r} mixes plain weekdays with `#` or `L`",
+            f"{quoted(raw[-1])} mixes plain weekdays with `#` or `L`",
             "use one kind in the day-of-week field, or two files",
             columns[-1],
         ) from error
@@ -270,8 +271,8 @@ def _read(text: str) -> CronFields:
     if not fields.comes:
         raise schedule_error(
             "cron-never",
-            f"no date ever matches day-of-month `{raw[2]}`, month `{raw[3]}`, "
-            f"day-of-week `{raw[4]}`",
+            f"no date ever matches day-of-month `{shown(raw[2])}`, month `{shown(raw[3])}`, "
+            f"day-of-week `{shown(raw[4])}`",
             "choose a day that the month has; `L` is the last day of any month",
             columns[2],
         )
@@ -302,7 +303,7 @@ def _nth(match: re.Match[str], term: str, column: int) -> str:
     if match["nth"] not in {"1", "2", "3", "4", "5"}:
         raise schedule_error(
             "cron-out-of-range",
-            f"`{term}`: a month has no weekday number {match['nth']}",
+            f"`{shown(term)}`: a month has no weekday number {match['nth']}",
             f"count from 1 to 5, or write `L{weekday}` for the last one",
             column,
         )
@@ -315,7 +316,7 @@ def _values(field: _Field, term: str, column: int) -> list[int] | None:
     if match is None:
         raise schedule_error(
             "cron-syntax",
-            f"`{term}` cannot be read in the {field.name} field"
+            f"`{shown(term)}` cannot be read in the {field.name} field"
             if term
             else f"the {field.name} field has an empty place in its list",
             f"write `*`, a number, a list `1,2`, a range `1-5` or a step `{field.step}`"
@@ -338,7 +339,7 @@ def _values(field: _Field, term: str, column: int) -> list[int] | None:
     if low > high:
         raise schedule_error(
             "cron-wraps",
-            f"the range `{term}` runs backwards",
+            f"the range `{shown(term)}` runs backwards",
             f"write `{_unwrapped(field, low, high, match['step'])}`",
             column,
         )
@@ -366,7 +367,7 @@ def _number(field: _Field, word: str, term: str, column: int) -> int:
     if value is None:
         raise schedule_error(
             "cron-syntax",
-            f"`{term}` cannot be read in the {field.name} field",
+            f"`{shown(term)}` cannot be read in the {field.name} field",
             f"use numbers from {field.low} to {field.high}{_specials(field)}",
             column,
         )

@@ -29,6 +29,7 @@ from drumbeat.errors import AutomationError, Problem
 
 __all__ = [
     "MAX_DEPTH",
+    "MAX_LINES",
     "MAX_NODES",
     "Document",
     "FrontMatter",
@@ -40,6 +41,8 @@ MAX_DEPTH = 16
 """Levels of mappings and lists, counted apart for the bracketed ones."""
 MAX_NODES = 2_000
 """Keys and values of one text."""
+MAX_LINES = 20_000
+"""Lines of one text: the parser takes a while for each, however short it is."""
 
 _FENCE = "---"
 _FENCE_LINE = re.compile(r"^---[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
@@ -212,7 +215,8 @@ class _Loader(StrictYAMLLoader):  # type: ignore[misc]  # strictyaml has no type
 def _too_complex(index: int) -> Trap:
     return Trap(
         code="yaml-too-complex",
-        message=f"more than {MAX_DEPTH} levels or {MAX_NODES:,} keys and values",
+        message=f"more than {MAX_DEPTH} levels, {MAX_NODES:,} keys and values or "
+        f"{MAX_LINES:,} lines",
         remedy="make it smaller: lists and mappings this large belong in a file of their own",
         index=index,
     )
@@ -228,6 +232,8 @@ def _parse(
     if control is not None:
         raise AutomationError([_control_problem(control, places, path)])
     try:
+        if text.count("\n") > MAX_LINES:
+            raise _Stop(_too_complex(len(text) - len(text.split("\n", MAX_LINES)[-1])))
         node = _compose(text)
     except _Stop as stop:
         raise AutomationError([_problem(stop.trap, places, path)]) from stop

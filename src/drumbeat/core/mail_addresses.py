@@ -43,6 +43,9 @@ class Mailbox:
     doubtful: bool = False
 
 
+_DOUBTFUL = Mailbox(address="", name="", doubtful=True)
+
+
 def ascii_lower(text: str) -> str:
     """Lower-case ASCII letters and nothing else: to Unicode, a Kelvin sign is a `k`."""
     return text.translate(_UPPER)
@@ -148,6 +151,8 @@ def _mailbox(entry: list[_Token]) -> Mailbox | None:
     if not entry:
         return None
     kinds = [kind for kind, _ in entry]
+    if "@" not in kinds and "<" not in kinds:
+        return _DOUBTFUL
     if "<" not in kinds:
         return _spec(entry, "")
     begin = kinds.index("<")
@@ -160,7 +165,7 @@ def _mailbox(entry: list[_Token]) -> Mailbox | None:
         mailbox.address
     )
     odd = not closed or outside or any(kind in ("broken", "<", ">") for kind, _ in name)
-    return attrs.evolve(mailbox, doubtful=True) if odd else mailbox
+    return Mailbox(address=mailbox.address, name=mailbox.name, doubtful=True) if odd else mailbox
 
 
 def _trimmed(tokens: list[_Token]) -> list[_Token]:

@@ -242,7 +242,11 @@ def _is_near_sentinel(text: str) -> bool:
         return False
     for line in text.splitlines():
         if not _is_plain_fence(line):
-            bare = _LIST_NUMBER.sub("", _MARKUP.sub("", line), count=1)
+            bare = _MARKUP.sub("", line)
+            # At the beginning alone: what stands before a number elsewhere says something anyway,
+            # and a search from every place of a long line would take minutes.
+            number = _LIST_NUMBER.match(bare)
+            bare = bare if number is None else bare[number.end() :]
             if _says_something(bare.replace(NOTHING_TO_REPORT, "")):
                 return False
     return True

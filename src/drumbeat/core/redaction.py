@@ -38,13 +38,19 @@ class Redactor:
             alphabetical order is shown.
     """
 
-    __slots__ = ("_names",)
+    __slots__ = ("_names", "_rests")
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._names: dict[str, str] = {}
         for name, value in sorted(secrets.items()):
             if len(value) >= _SHORTEST and value.strip():
                 self._names.setdefault(value, name)
+        # By how a rest begins, so that a text full of cuts costs one look-up at each of them.
+        self._rests: dict[str, list[tuple[str, int]]] = {}
+        for value in self._names:
+            for begin in range(1, len(value) - _SHORTEST_REST + 1):
+                head = value[begin : begin + _SHORTEST_REST]
+                self._rests.setdefault(head, []).append((value, begin))
 
     def __repr__(self) -> str:
         """Return how many values are known, and none of them."""
@@ -60,8 +66,7 @@ class Redactor:
         ]
         spans += [_span(found) for found in _TOKEN.finditer(text)]
         if CUT in text:
-            for value, name in self._names.items():
-                spans += _rests(text, value, name)
+            spans += self._rests_in(text)
             spans += [_span(found) for found in _TOKEN_REST.finditer(text)]
         if not spans:
             return text
@@ -74,6 +79,17 @@ class Redactor:
                 parts += [text[done:start], f"[redacted {name}]"]
                 done = end
         return "".join((*parts, text[done:]))
+
+    def _rests_in(self, text: str) -> list[tuple[int, int, str]]:
+        found: list[tuple[int, int, str]] = []
+        start = text.find(CUT) + len(CUT)
+        while start >= len(CUT):
+            for value, begin in self._rests.get(text[start : start + _SHORTEST_REST], ()):
+                if text.startswith(value[begin:], start):
+                    end = start + len(value) - begin
+                    found.append((start, -end, self._names[value]))
+            start = text.find(CUT, start) + len(CUT)
+        return found
 
     def json(self, value: Any) -> Any:
         """Return a copy of a JSON value without any known value in its texts, keys included.
@@ -105,16 +121,4 @@ def _occurrences(text: str, value: str, name: str) -> list[tuple[int, int, str]]
     while start >= 0:
         found.append((start, -(start + len(value)), name))
         start = text.find(value, start + 1)
-    return found
-
-
-def _rests(text: str, value: str, name: str) -> list[tuple[int, int, str]]:
-    found: list[tuple[int, int, str]] = []
-    start = text.find(CUT) + len(CUT)
-    while start >= len(CUT):
-        for begin in range(1, len(value) - _SHORTEST_REST + 1):
-            if text.startswith(value[begin:], start):
-                found.append((start, -(start + len(value) - begin), name))
-                break
-        start = text.find(CUT, start) + len(CUT)
     return found

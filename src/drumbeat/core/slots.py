@@ -16,6 +16,7 @@ counting a thousand slots takes milliseconds.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import lru_cache
 
 import attrs
 
@@ -140,10 +141,21 @@ def _slots_on(
         for index in range(first, len(calendar.times)):
             yield start + calendar.times[index]
         return
+    slots = _slots_at_a_change(calendar.times, calendar.elapsed, midnight, zone)
+    yield from slots[0 if after is None else bisect_right(slots, after) :]
+
+
+# Who looks at a schedule on such a day looks again soon, and each time of day costs a search.
+@lru_cache(maxsize=64)
+def _slots_at_a_change(
+    times: tuple[timedelta, ...], elapsed: bool, midnight: datetime, zone: tzinfo
+) -> tuple[datetime, ...]:
+    """The slots of a local date on which the clocks change, ascending."""
+    offsets = offsets_of(midnight.date(), zone)
     found: set[datetime] = set()
-    for time_of_day in calendar.times:
+    for time_of_day in times:
         wall = midnight + time_of_day
-        if calendar.elapsed:
+        if elapsed:
             for offset in offsets:
                 instant = (wall - offset).replace(tzinfo=UTC)
                 if instant.astimezone(zone).utcoffset() == offset:
@@ -152,7 +164,7 @@ def _slots_on(
             instant, gap = resolve(wall, zone)
             if gap is None or gap[0] > midnight or gap[1] < midnight + _DAY:
                 found.add(instant)
-    yield from sorted(slot for slot in found if after is None or slot > after)
+    return tuple(sorted(found))
 
 
 def offsets_of(day: date, zone: tzinfo) -> list[timedelta]:

@@ -27,6 +27,10 @@ CARD = "drumpack.md"
 _MISNAMED = frozenset({"drumpack.txt", "drum-packs.txt", "drum_packs.txt", "drumpacks.md"})
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
+_MOST = 200
+"""Folders in one list: each is looked for on the disk, at every start."""
+_LONGEST_SHOWN = 300
+"""Characters of a path in a message."""
 
 
 async def load_packs(workspace: Path) -> tuple[tuple[Pack, ...], tuple[Problem, ...]]:
@@ -135,6 +139,12 @@ def read_packs(workspace: Path) -> tuple[tuple[Pack, ...], tuple[Problem, ...]]:
         lines = list(_lines(workspace))
     except WorkspaceError as error:
         return (), error.problems
+    if len(lines) > _MOST:
+        return (), lines[_MOST].problem(
+            "packs-too-many",
+            f"{LIST} names {len(lines)} folders, and {_MOST} is the most",
+            "list the packs that are used, one a line",
+        ).problems
     for line in lines:
         try:
             folder = _folder(workspace, line)
@@ -235,7 +245,9 @@ def _names(folder: Path) -> list[str]:
 
 def _shown(path: Path) -> str:
     text = str(path)
-    return text if text.isprintable() else ascii(text)
+    text = text if text.isprintable() else ascii(text)
+    half = _LONGEST_SHOWN // 2
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:half]}…{text[-half:]}"
 
 
 # ---- one pack
