@@ -128,10 +128,10 @@ class Client(Entered):
 
     async def _survey(self) -> Survey:
         """What stands in the workspace, as far as it can be seen."""
-        return await survey(self.workspace_dir)
+        return await survey(self.workspace_dir, threads=self._threads)
 
     async def _rules(self, store: Store | None) -> Rules:
-        return await read_rules(store)
+        return await read_rules(store, threads=self._threads)
 
     async def _session_pins(self) -> Pins:
         if self._pins is None:
@@ -254,7 +254,7 @@ class Client(Entered):
 
     @cached_property
     def _book(self) -> RouteBook:
-        return RouteBook(self.workspace_dir, clock=self._clock)
+        return RouteBook(self.workspace_dir, clock=self._clock, threads=self._threads)
 
     @cached_property
     def _door(self) -> WebhookDoor:
@@ -557,6 +557,7 @@ class Client(Entered):
             last_good=seen.last_good,
             now=self._clock.now(),
             until=until,
+            threads=self._threads,
         )
 
     async def status(self) -> Status:
@@ -574,7 +575,7 @@ class Client(Entered):
     async def _status(self, store: Store | None) -> Status:
         rules = await self._rules(store)
         seen = await self._survey()
-        held = await EngineLock(self.data_dir).holder() is not None
+        held = await EngineLock(self.data_dir, threads=self._threads).holder() is not None
         fires: list[Fire] = []
         if store is not None:
             fires = await store.fires(open=True, limit=_ALL, payloads=False)
@@ -606,7 +607,7 @@ class Client(Entered):
             DrumbeatError: outside the `async with`.
         """
         self._check_inside()
-        held = await EngineLock(self.data_dir).holder() is not None
+        held = await EngineLock(self.data_dir, threads=self._threads).holder() is not None
         state: Literal["running", "stopped"] = "running" if held else "stopped"
         faults = await self._store_faults()
         return Health(ok=held and not faults, state=state, faults=faults)
@@ -672,7 +673,9 @@ class Client(Entered):
     async def _known(self, store: Store, run: RunRecord) -> Known:
         """What is known of a run beside its record, looked for where it says something."""
         if run.state == "running":
-            return Known(engine=await EngineLock(self.data_dir).holder() is not None)
+            return Known(
+                engine=await EngineLock(self.data_dir, threads=self._threads).holder() is not None
+            )
         if run.delivery not in ("pending", "abandoned"):
             return Known()
         behind = False

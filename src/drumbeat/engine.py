@@ -27,7 +27,6 @@ from typing import Literal, Self
 
 import anyio
 import attrs
-from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from drumbeat.client import Client
@@ -209,7 +208,7 @@ class Engine(Client):
         # An intent must not be leased again while its delivery may still be going.
         lease = max(settings.lease, settings.deliver_timeout + timedelta(minutes=1))
         state = await self._begin(lease=lease, redact=self._redact)
-        self._lock = EngineLock(self.data_dir)
+        self._lock = EngineLock(self.data_dir, threads=self._threads)
         self._over = Signal()
         self._waiting = anyio.CancelScope()
         self._reporting = anyio.CancelScope()
@@ -250,13 +249,13 @@ class Engine(Client):
 
     async def _parts(self, env: dict[str, str]) -> "_Parts":
         """What stands around the engine, as it is at this instant."""
-        zones = await to_thread.run_sync(zones_for, self._timezone, env)
-        workspace = WorkspaceCache(self.workspace_dir)
+        zones = await self._threads.run(zones_for, self._timezone, env)
+        workspace = WorkspaceCache(self.workspace_dir, threads=self._threads)
         first = await workspace.reload()
         if first.error is not None:
             raise first.error
-        folders = await to_thread.run_sync(lambda: tuple(map(Path.absolute, self._skills)))
-        skills = Layers(workspace=self.workspace_dir, folders=folders)
+        folders = await self._threads.run(lambda: tuple(map(Path.absolute, self._skills)))
+        skills = Layers(workspace=self.workspace_dir, folders=folders, threads=self._threads)
         packs, config = await self._surroundings(env, skills)
         return _Parts(
             env=env, zones=zones, workspace=workspace, packs=packs, skills=skills, config=config
@@ -303,8 +302,8 @@ class Engine(Client):
 
     async def _surroundings(self, env: Env, skills: Layers) -> tuple[tuple[Pack, ...], ConfigFiles]:
         """The packs and the configuration; what is wrong there or with skills is refused."""
-        packs, problems = await load_packs(self.workspace_dir)
-        config = ConfigFiles(self.workspace_dir, env=env)
+        packs, problems = await load_packs(self.workspace_dir, threads=self._threads)
+        config = ConfigFiles(self.workspace_dir, env=env, threads=self._threads)
         change = await config.reload()
         if change.error is not None:
             problems = (*problems, *change.error.problems)
@@ -330,7 +329,7 @@ class Engine(Client):
             agent=self._agent,
             pins=self._pins,
             workspace=parts.workspace,
-            artifacts=Artifacts(self.data_dir, redactor, self._clock),
+            artifacts=Artifacts(self.data_dir, redactor, self._clock, self._threads),
             redactor=redactor,
             workspace_dir=self.workspace_dir,
             data_dir=self.data_dir,
@@ -347,6 +346,7 @@ class Engine(Client):
             zones=parts.zones,
             follow_ups_url=self._follow_ups_url,
             mail=self._mail,
+            threads=self._threads,
             patient=False,
         )
 

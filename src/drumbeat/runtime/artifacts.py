@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.model import RunRecord
 from drumbeat.core.redaction import Redactor
 from drumbeat.protocols import Clock
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.store_rows import encode
+from drumbeat.runtime.threads import Threads
 
 
 def _make_folder(path: Path) -> None:
@@ -44,10 +44,11 @@ class Artifacts:
     event of it and goes on.
     """
 
-    def __init__(self, data_dir: Path, redactor: Redactor, clock: Clock) -> None:
+    def __init__(self, data_dir: Path, redactor: Redactor, clock: Clock, threads: Threads) -> None:
         self._root = data_dir / "runs"
         self._redactor = redactor
         self._clock = clock
+        self._threads = threads
 
     @property
     def root(self) -> Path:
@@ -64,7 +65,7 @@ class Artifacts:
 
     async def _do(self, call: Callable[[], None]) -> None:
         with holding(self._clock, "artifact"):
-            await to_thread.run_sync(call)
+            await self._threads.run(call)
 
     async def prepare(self, folder: Path) -> None:
         """Make a folder, such as `work()`, and those above it."""
@@ -101,6 +102,6 @@ class Artifacts:
             return folder.is_dir() and not (folder / "result.json").exists()
 
         with holding(self._clock, "artifact"):
-            lacking = await to_thread.run_sync(lacks)
+            lacking = await self._threads.run(lacks)
         if lacking:
             await self.result(run)

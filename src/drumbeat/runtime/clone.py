@@ -12,12 +12,12 @@ from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.git_access import clone_argv, clone_env, clone_problem
 from drumbeat.core.model import Env
 from drumbeat.errors import DrumbeatError, Problem
 from drumbeat.runtime.processes import MIB, Ended, run_process
+from drumbeat.runtime.threads import Threads
 
 _ASKING = timedelta(minutes=1)
 """How long git may take to say something about a clone; in real time."""
@@ -29,6 +29,7 @@ class Clone:
 
     folder: Path
     env: Env
+    threads: Threads = attrs.field(factory=Threads, eq=False, repr=False)
 
     async def exclude(self, names: Collection[str]) -> None:
         """List files and folders in the clone's own exclude file.
@@ -40,7 +41,7 @@ class Clone:
             OSError: it cannot be written.
         """
         if names:
-            await to_thread.run_sync(_exclude, self.folder, sorted(names))
+            await self.threads.run(_exclude, self.folder, sorted(names))
 
     async def picked_up(self, names: Sequence[str]) -> frozenset[str]:
         """Which files below `names` `git add -A` would pick up; asks git.
@@ -86,10 +87,13 @@ class Clone:
             env=clone_env(self.env, address=""),
             timeout=_ASKING,
             stdout_limit=MIB,
+            threads=self.threads,
         )
 
 
-async def clone_repository(address: str, folder: Path, *, env: Env, timeout: timedelta) -> Clone:
+async def clone_repository(
+    address: str, folder: Path, *, env: Env, timeout: timedelta, threads: Threads | None = None
+) -> Clone:
     """Clone a repository into `folder`, which is empty; the whole history, blobs on demand.
 
     Cancelled, it leaves no process behind and maybe a part of the clone.
@@ -99,6 +103,7 @@ async def clone_repository(address: str, folder: Path, *, env: Env, timeout: tim
         folder: absolute, and there.
         env: what `git_env` made for the address.
         timeout: after it git and all it started is ended; in real time.
+        threads: where it is worked that would block.
 
     Raises:
         DrumbeatError: it could not be cloned; `git-missing`, `repo-timeout` or a code of
@@ -110,6 +115,7 @@ async def clone_repository(address: str, folder: Path, *, env: Env, timeout: tim
         env=clone_env(env, address=address),
         timeout=timeout,
         stdout_limit=MIB,
+        threads=threads,
     )
     if ended.how == "not-startable":
         raise DrumbeatError(no_git(ended.detail))
@@ -124,7 +130,7 @@ async def clone_repository(address: str, folder: Path, *, env: Env, timeout: tim
         )
     if ended.exit_code != 0:
         raise DrumbeatError(clone_problem(address, ended.stderr, ended=ended.exit))
-    return Clone(folder=folder, env=env)
+    return Clone(folder=folder, env=env, threads=threads or Threads())
 
 
 def no_git(why: str = "it is not on the PATH") -> Problem:

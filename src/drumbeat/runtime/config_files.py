@@ -20,7 +20,6 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import anyio
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.config_layers import (
     ConfigLayers,
@@ -32,6 +31,7 @@ from drumbeat.core.model import Env
 from drumbeat.errors import Problem, WorkspaceError
 from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
+from drumbeat.runtime.threads import Threads
 
 __all__ = ["OPERATOR_VARIABLE", "ConfigChange", "ConfigFiles", "load_config_layers"]
 
@@ -83,7 +83,9 @@ class ConfigFiles:
             taken from the folder that the process works in at this moment.
     """
 
-    def __init__(self, workspace: str | PathLike[str], *, env: Env) -> None:
+    def __init__(
+        self, workspace: str | PathLike[str], *, env: Env, threads: Threads | None = None
+    ) -> None:
         self._root = Path(workspace).absolute()
         named = env.get(OPERATOR_VARIABLE, "")
         self._operator = _Operator(Path(named).absolute()) if named.strip() else None
@@ -92,6 +94,7 @@ class ConfigFiles:
         self._layers = ConfigLayers()
         self._reported: tuple[ConfigLayers, tuple[Problem, ...]] = (self._layers, ())
         self._lock = anyio.Lock()
+        self._threads = threads or Threads()
 
     @property
     def layers(self) -> ConfigLayers:
@@ -101,7 +104,7 @@ class ConfigFiles:
     async def reload(self) -> ConfigChange:
         """Look at the files again, in a thread; concurrent calls wait for each other."""
         async with self._lock:
-            problems = await to_thread.run_sync(self._look, True)
+            problems = await self._threads.run(self._look, True)
             now = (self._layers, problems)
             changed, self._reported = now != self._reported, now
             error = WorkspaceError(problems) if problems else None
@@ -114,7 +117,7 @@ class ConfigFiles:
         left for the next `reload` to report.
         """
         async with self._lock:
-            await to_thread.run_sync(self._look, False)
+            await self._threads.run(self._look, False)
             return self._layers
 
     def _look(self, counts: bool) -> tuple[Problem, ...]:

@@ -15,7 +15,6 @@ from secrets import token_hex
 from typing import TypeVar
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.drafting import (
     JobDraft,
@@ -85,7 +84,7 @@ class Drafting:
 
     async def _on_disk(self, call: Callable[[], T]) -> T:
         with holding(self.services.clock, "drafting a job"):
-            return await to_thread.run_sync(call)
+            return await self.services.threads.run(call)
 
     async def _problems(self, draft: JobDraft) -> tuple[Problem, ...]:
         """What keeps the draft from being a file of this workspace."""

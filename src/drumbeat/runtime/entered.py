@@ -6,13 +6,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from anyio import to_thread
-
 from drumbeat.core.model import Env
 from drumbeat.errors import DrumbeatError, Problem
 from drumbeat.protocols import Clock, Pins, Store
 from drumbeat.runtime.clock import SystemClock
 from drumbeat.runtime.state import State
+from drumbeat.runtime.threads import Threads
 
 Folder = str | PathLike[str]
 
@@ -41,6 +40,7 @@ class Entered:
         self._secrets = secrets
         self._store = store
         self._clock: Clock = SystemClock()
+        self._threads = Threads()
         self._pins: Pins | None = None
         self._opening: State | None = None
         self._phase: Literal["new", "inside", "left"] = "new"
@@ -76,9 +76,14 @@ class Entered:
             if self._given_data_dir is not None:
                 self._given_data_dir = self._given_data_dir.absolute()
 
-        await to_thread.run_sync(resolve)
+        await self._threads.run(resolve)
         self._opening = State(
-            self.data_dir, store=self._store, clock=self._clock, lease=lease, redact=redact
+            self.data_dir,
+            store=self._store,
+            clock=self._clock,
+            lease=lease,
+            redact=redact,
+            threads=self._threads,
         )
         return self._opening
 

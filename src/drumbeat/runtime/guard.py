@@ -24,9 +24,9 @@ from secrets import token_hex
 
 import anyio
 import attrs
-from anyio import to_thread
 
 from drumbeat.runtime.guard_process import MARK
+from drumbeat.runtime.threads import Threads
 
 _PROGRAM = Path(__file__).with_name("guard_process.py")
 
@@ -50,12 +50,13 @@ class Guard:
 
 
 @asynccontextmanager
-async def guard() -> AsyncIterator[Guard]:
+async def guard(threads: Threads | None = None) -> AsyncIterator[Guard]:
     """Have a guard while the child runs.
 
     Raises:
         OSError: it could not be started.
     """
+    threads = threads or Threads()
     value = token_hex(8)
     argv = _argv(value)
     if argv is None:
@@ -64,12 +65,12 @@ async def guard() -> AsyncIterator[Guard]:
     read_end, write_end = os.pipe()
     with FileIO(write_end, "w") as line:
         with FileIO(read_end, "r") as source, anyio.CancelScope(shield=True):
-            process = await to_thread.run_sync(partial(_start, argv, source))
+            process = await threads.run(partial(_start, argv, source))
         try:
             yield Guard(env={MARK: value}, line=line)
         finally:
             with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(_end, process)
+                await threads.run(_end, process)
 
 
 def _argv(value: str) -> list[str] | None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio import to_thread
 
 from drumbeat.errors import EngineBusy, Problem, StoreError
 from drumbeat.protocols import Clock
 from drumbeat.runtime.clock import holding, nap
 from drumbeat.runtime.files import identity
 from drumbeat.runtime.store_threads import run_through
+from drumbeat.runtime.threads import Threads
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -37,10 +37,11 @@ class EngineLock:
         data_dir: the data folder; nothing is touched before a method is called.
     """
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, *, threads: Threads | None = None) -> None:
         self._path = data_dir / _NAME
         self._lock: BaseFileLock | None = None
         self._file: tuple[int, int] | None = None
+        self._threads = threads or Threads()
 
     async def acquire(self, *, since: str, patience: float = _PATIENCE) -> str:
         """Take the lock and return the holder's name.
@@ -105,7 +106,7 @@ class EngineLock:
             await nap(clock, interval)
             with holding(clock, "engine lock"):
                 try:
-                    present = await to_thread.run_sync(identity, self._path)
+                    present = await self._threads.run(identity, self._path)
                 except OSError:
                     continue  # what cannot be looked at is not known to be gone
             if present != self._file:

@@ -12,11 +12,11 @@ from pathlib import Path, PurePath
 from typing import TypeAlias
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.model import Pack
 from drumbeat.errors import Problem
 from drumbeat.runtime.packs import LIST, pack_paths, read_packs
+from drumbeat.runtime.threads import Threads
 
 __all__ = ["PackCache", "PackReload"]
 
@@ -37,6 +37,7 @@ class PackCache:
     """The packs of one workspace folder, which is absolute."""
 
     workspace: Path
+    _threads: Threads = attrs.field(factory=Threads)
     _stamps: dict[Path, _Stamp | None] = attrs.field(factory=dict, init=False)
     _settled: bool = attrs.field(default=False, init=False)
     _found: _Found = attrs.field(default=((), ()), init=False)
@@ -56,7 +57,7 @@ class PackCache:
             `packs-changed`.
         """
         known = tuple(known)
-        packs, problems = await to_thread.run_sync(self._look)
+        packs, problems = await self._threads.run(self._look)
         if problems:
             return PackReload(packs=known, problems=problems)
         if [pack.folder for pack in packs] == [pack.folder for pack in known]:

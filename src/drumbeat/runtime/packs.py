@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.file_text import decode
 from drumbeat.core.messages import did_you_mean
@@ -16,6 +15,7 @@ from drumbeat.core.pack_file import PackFile, read_pack_file
 from drumbeat.errors import AutomationError, Finding, Problem, WorkspaceError
 from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
+from drumbeat.runtime.threads import Threads
 
 __all__ = ["LIST", "load_packs", "misnamed_list", "pack_findings", "pack_paths", "read_packs"]
 
@@ -33,7 +33,9 @@ _LONGEST_SHOWN = 300
 """Characters of a path in a message."""
 
 
-async def load_packs(workspace: Path) -> tuple[tuple[Pack, ...], tuple[Problem, ...]]:
+async def load_packs(
+    workspace: Path, *, threads: Threads | None = None
+) -> tuple[tuple[Pack, ...], tuple[Problem, ...]]:
     """Read the packs that the workspace's `drumpacks.txt` lists, in its order. Runs in a thread.
 
     One folder stands on each line, relative to the workspace or absolute; a `#` at the beginning
@@ -45,13 +47,14 @@ async def load_packs(workspace: Path) -> tuple[tuple[Pack, ...], tuple[Problem, 
 
     Args:
         workspace: the workspace folder, absolute.
+        threads: where they are read; None for some of its own.
 
     Returns:
         The packs that nothing is wrong with, their folders free of links; and every problem, at
         its line of `drumpacks.txt` or of the card, in the order of the list. The paths of problems
         are relative to the workspace where the list's are. An engine starts without problems only.
     """
-    return await to_thread.run_sync(read_packs, workspace)
+    return await (threads or Threads()).run(read_packs, workspace)
 
 
 def pack_paths(workspace: Path) -> Iterator[Path]:
@@ -78,7 +81,7 @@ async def pack_findings(workspace: Workspace) -> list[Finding]:
 
     Finds tools that stand in the workspace's `bin/` too (`pack-tool-shadows`). Runs in a thread.
     """
-    return await to_thread.run_sync(_findings, workspace)
+    return await Threads().run(_findings, workspace)
 
 
 async def misnamed_list(workspace: Path) -> list[Finding]:
@@ -86,7 +89,7 @@ async def misnamed_list(workspace: Path) -> list[Finding]:
 
     Runs in a thread; a folder that cannot be looked into has none.
     """
-    return await to_thread.run_sync(_misnamed, workspace)
+    return await Threads().run(_misnamed, workspace)
 
 
 # ---- the list

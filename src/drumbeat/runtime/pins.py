@@ -33,7 +33,6 @@ from uuid import uuid4
 
 import anyio
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.model import Pin, Rotation
 from drumbeat.errors import DrumbeatError, Problem, StoreError
@@ -41,6 +40,7 @@ from drumbeat.protocols import Clock, Pins
 from drumbeat.runtime.clock import SystemClock, holding
 from drumbeat.runtime.files import sync_folder
 from drumbeat.runtime.rotation_log import RotationLog
+from drumbeat.runtime.threads import Threads
 
 __all__ = ["SessionPins"]
 
@@ -71,6 +71,7 @@ class SessionPins(Pins):
         self._files = _Files(folder=Path(data_dir))
         self._clock: Clock = SystemClock() if clock is None else clock
         self._turn = anyio.Lock()
+        self._threads = Threads()
 
     async def get(self, slug: str, /) -> Pin | None:
         """Return the pin of `slug`, or None.
@@ -153,7 +154,7 @@ class SessionPins(Pins):
             async with self._turn:
                 for _ in range(_TRIES):
                     with suppress(_Busy):
-                        return await to_thread.run_sync(call)
+                        return await self._threads.run(call)
                     # Real time, whatever the clock: it is another process that is waited for.
                     await anyio.sleep(_PAUSE)
                 raise StoreError(

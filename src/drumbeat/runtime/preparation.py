@@ -5,7 +5,6 @@ from datetime import timedelta
 from pathlib import Path, PurePath
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.context import render_context
 from drumbeat.core.model import Automation, Kind, Requirement, RunRecord
@@ -101,7 +100,7 @@ async def system_prompt(services: Services, kind: Kind) -> str | None:
     if kind != "job":
         return None
     with holding(services.clock, "system prompt"):
-        return await to_thread.run_sync(_system_prompt, services.workspace_dir)
+        return await services.threads.run(_system_prompt, services.workspace_dir)
 
 
 @attrs.define(kw_only=True)
@@ -170,6 +169,7 @@ class Preparation:
                 workspace=services.workspace_dir,
                 packs=services.packs,
                 search_path=services.search_path,
+                threads=services.threads,
             )
         if unmet:
             raise Unready(
@@ -254,7 +254,7 @@ class Preparation:
         """A folder of the workspace, if it has it."""
         folder = self.services.workspace_dir / name
         with holding(self.services.clock, "folders of the workspace"):
-            return folder if await to_thread.run_sync(folder.is_dir) else None
+            return folder if await self.services.threads.run(folder.is_dir) else None
 
 
 def _system_prompt(workspace: Path) -> str | None:

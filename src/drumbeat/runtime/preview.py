@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from anyio import to_thread
-
 from drumbeat.core.model import Automation, Due, Interval, Workspace
 from drumbeat.core.planner import Planner
 from drumbeat.core.schedule import next_fire
@@ -19,6 +17,7 @@ from drumbeat.runtime.schedule_marks import (
     read_marks,
     standing,
 )
+from drumbeat.runtime.threads import Threads
 
 _MOST = 10_000
 _INSTANT = timedelta(microseconds=1)
@@ -35,6 +34,7 @@ async def preview(
     last_good: Mapping[str, Automation] | None = None,
     slug: str | None = None,
     limit: int = _MOST,
+    threads: Threads,
 ) -> list[Due]:
     """What the files and the marks make due up to `until`, by time, at most `limit`.
 
@@ -51,6 +51,7 @@ async def preview(
         last_good: the last versions that loaded of files that are broken.
         slug: only this one.
         limit: at most so many.
+        threads: where the moments are computed.
     """
     planner, _ = await _planned(
         workspace,
@@ -62,7 +63,7 @@ async def preview(
         slug=slug,
     )
     # A file may say `* * * * *`, and whoever asks may look years ahead.
-    return await to_thread.run_sync(lambda: planner.upcoming(until=until, now=now, limit=limit))
+    return await threads.run(lambda: planner.upcoming(until=until, now=now, limit=limit))
 
 
 async def next_moment(

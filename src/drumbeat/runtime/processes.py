@@ -32,12 +32,12 @@ from typing import Literal
 import anyio
 import anyio.abc
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.model import Env
 from drumbeat.core.redaction import CUT
 from drumbeat.runtime.guard import guard
 from drumbeat.runtime.search_path import find_executable, path_entries
+from drumbeat.runtime.threads import Threads
 
 MIB = 1024 * 1024
 STDERR_CHARACTERS = 2_000
@@ -88,6 +88,7 @@ async def run_process(
     stdin: bytes | None = None,
     grace: timedelta = GRACE,
     linger: timedelta = LINGER,
+    threads: Threads | None = None,
 ) -> Ended:
     """Run a child process and everything it starts to the end.
 
@@ -104,11 +105,13 @@ async def run_process(
         stdin: what it may read; None gives it an empty standard input.
         grace: what the group gets between TERM and KILL.
         linger: how long output may stay open once the process has exited.
+        threads: the engine's; None for its own.
     """
+    threads = threads or Threads()
     async with AsyncExitStack() as ours:
         try:
-            program = await _program(argv, env=env, cwd=cwd)
-            watched = await ours.enter_async_context(guard())
+            program = await _program(argv, env=env, cwd=cwd, threads=threads)
+            watched = await ours.enter_async_context(guard(threads))
             with ExitStack() as theirs:
                 given, stdin_end = _stdin(stdin, ours=ours, theirs=theirs)
                 stdout_end, stdout_source = _output(ours=ours, theirs=theirs)
@@ -157,12 +160,12 @@ async def run_process(
         )
 
 
-async def _program(argv: Sequence[str], *, env: Env, cwd: Path) -> Path:
+async def _program(argv: Sequence[str], *, env: Env, cwd: Path, threads: Threads) -> Path:
     if not argv:
         msg = "there is no program to start: argv is empty"
         raise ValueError(msg)
     path = path_entries(env.get("PATH", ""))
-    found = await to_thread.run_sync(partial(find_executable, argv[0], path=path, cwd=cwd))
+    found = await threads.run(partial(find_executable, argv[0], path=path, cwd=cwd))
     if found is None:
         # Not the folders: what a PATH holds is of no use to the people who are told of a run.
         where = f"in {cwd}" if "/" in argv[0] else "on its PATH" if path else "on an empty PATH"

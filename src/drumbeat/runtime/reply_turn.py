@@ -158,6 +158,7 @@ class ReplyTurn:
                     workspace=services.workspace_dir,
                     packs=services.packs,
                     search_path=services.search_path,
+                    threads=services.threads,
                 )
         try:
             rules = await system_prompt(services, kind)

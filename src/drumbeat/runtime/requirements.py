@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePath
 
-from anyio import to_thread
-
 from drumbeat.core.model import Automation, Pack, Requirement
 from drumbeat.errors import Problem
 from drumbeat.runtime.files import MAX_FILE, FaultKind, FileFault, read_inside
 from drumbeat.runtime.search_path import find_executable
+from drumbeat.runtime.threads import Threads
 
 _FAULT_CODES = {
     "missing": "requirement-missing",
@@ -28,7 +27,12 @@ _REMEDIES: dict[FaultKind, str] = {
 
 
 async def check_requirements(
-    automation: Automation, *, workspace: Path, packs: Sequence[Pack], search_path: Sequence[Path]
+    automation: Automation,
+    *,
+    workspace: Path,
+    packs: Sequence[Pack],
+    search_path: Sequence[Path],
+    threads: Threads | None = None,
 ) -> tuple[tuple[Requirement, ...], tuple[Problem, ...]]:
     """Check every entry of `requires`, and read what is there afresh.
 
@@ -40,6 +44,7 @@ async def check_requirements(
         workspace: the workspace folder, absolute.
         packs: where the cards of tools come from.
         search_path: absolute folders, in order.
+        threads: the engine's; None for its own.
 
     Returns:
         The requirements that are met, each entry once and in order, and a problem for each that is
@@ -48,7 +53,7 @@ async def check_requirements(
         `requirement-too-large`, `requirement-not-utf8`, `requirement-tool-missing`.
     """
     check = partial(_check, automation, workspace, tuple(packs), tuple(search_path))
-    return await to_thread.run_sync(check)
+    return await (threads or Threads()).run(check)
 
 
 def _check(

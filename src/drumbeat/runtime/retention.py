@@ -19,7 +19,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.belief import CONFIRMED, Belief, believe
 from drumbeat.core.identity import run_began
@@ -125,7 +124,7 @@ class Retention:
         folders = 0
         mistake: Exception | None = None
         with holding(services.clock, "retention"):
-            for folder, works in await to_thread.run_sync(self._aged, now):
+            for folder, works in await services.threads.run(self._aged, now):
                 try:
                     folders += await self._tidy(folder, now, works=works)
                 except StoreError:
@@ -231,7 +230,7 @@ class Retention:
 
     async def _remove(self, folder: Path) -> bool:
         try:
-            await to_thread.run_sync(shutil.rmtree, folder)
+            await self.services.threads.run(shutil.rmtree, folder)
         except OSError as error:
             self._complain("folder_not_removed", folder, error)
             return False

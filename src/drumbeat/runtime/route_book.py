@@ -8,6 +8,7 @@ from drumbeat.core.routes import BrokenRoute, Route, find_route
 from drumbeat.errors import WorkspaceError
 from drumbeat.protocols import Clock
 from drumbeat.runtime.clock import holding
+from drumbeat.runtime.threads import Threads
 from drumbeat.runtime.workspace import WorkspaceCache
 
 __all__ = ["RouteBook"]
@@ -24,11 +25,12 @@ class RouteBook:
     Args:
         workspace: the folder, absolute.
         clock: what the seconds are measured on.
+        threads: where they are read.
     """
 
-    def __init__(self, workspace: Path, *, clock: Clock) -> None:
+    def __init__(self, workspace: Path, *, clock: Clock, threads: Threads) -> None:
         self._clock = clock
-        self._cache = WorkspaceCache(workspace)
+        self._cache = WorkspaceCache(workspace, threads=threads)
         self._looking = anyio.Lock()
         self._looked: float | None = None
         self._removed: float | None = None

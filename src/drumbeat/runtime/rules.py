@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.model import Kind, Mark
 from drumbeat.core.settings import Settings
 from drumbeat.protocols import Store
 from drumbeat.runtime.schedule_marks import Zones
+from drumbeat.runtime.threads import Threads
 from drumbeat.runtime.zones import resolve_zone, zones_for
 
 _KEY = "engine:rules"
@@ -46,7 +46,7 @@ async def publish(store: Store, rules: Rules) -> None:
         await store.record(marks=(attrs.evolve(mark, value=value),))
 
 
-async def read_rules(store: Store | None) -> Rules:
+async def read_rules(store: Store | None, *, threads: Threads) -> Rules:
     """The rules of the engine that last held this store, or else those of one made by default.
 
     Raises:
@@ -55,9 +55,9 @@ async def read_rules(store: Store | None) -> Rules:
     """
     mark = None if store is None else await _mark(store)
     if mark is None:
-        zones = await to_thread.run_sync(zones_for, None, dict(os.environ))
+        zones = await threads.run(zones_for, None, dict(os.environ))
         return Rules(zones=zones, catch_up=Settings().catch_up)
-    return await to_thread.run_sync(_rules, mark.value)
+    return await threads.run(_rules, mark.value)
 
 
 def _rules(value: Mapping[str, Any]) -> Rules:

@@ -15,7 +15,6 @@ from typing import Literal
 
 import anyio
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.config_layers import config_hash
 from drumbeat.core.model import Automation, Claim, Fire, RunRecord
@@ -314,7 +313,7 @@ class Run:
         folder = self.services.workspace_dir
         try:
             with holding(self.services.clock, "judgment prompt"):
-                found = await to_thread.run_sync(read_inside, folder, _JUDGMENT_FILE)
+                found = await self.services.threads.run(read_inside, folder, _JUDGMENT_FILE)
             own = found.decode("utf-8")
         except FileFault as fault:
             if fault.kind == "missing":

@@ -24,6 +24,7 @@ from drumbeat.runtime.places import Places
 from drumbeat.runtime.run_tokens import RunTokens
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.skills import Layers
+from drumbeat.runtime.threads import Threads
 from drumbeat.runtime.workspace import WorkspaceCache
 
 _PROBE = "probe:store"
@@ -71,6 +72,8 @@ class Services:
     """Taken by whoever clears, sets or changes a pin, from his look at it to the end."""
     follow_ups_url: str | None = None
     """Where what runs in a turn asks for follow-ups over HTTP, if the host serves that."""
+    threads: Threads = attrs.field(factory=Threads)
+    """Where what would block the loop is done."""
     tokens: RunTokens = attrs.field(factory=RunTokens)
     """Of the runs and replies that are going."""
     counting: anyio.Lock = attrs.field(factory=anyio.Lock)

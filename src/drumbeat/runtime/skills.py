@@ -15,11 +15,11 @@ from pathlib import Path, PurePath
 from typing import IO
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.slug import SLUG, SLUG_RULE
 from drumbeat.errors import DrumbeatError, Problem
 from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside
+from drumbeat.runtime.threads import Threads
 
 SKILLS = "skills"
 """The folder of skills in a workspace and in a working folder."""
@@ -37,10 +37,11 @@ class Layers:
 
     workspace: Path
     folders: tuple[Path, ...] = ()
+    threads: Threads = attrs.field(factory=Threads, eq=False, repr=False)
 
     async def check(self) -> tuple[Problem, ...]:
         """What is wrong with the folders that the host gave."""
-        return await to_thread.run_sync(self._check)
+        return await self.threads.run(self._check)
 
     def _check(self) -> tuple[Problem, ...]:
         found: list[Problem] = []
@@ -54,7 +55,7 @@ class Layers:
         Raises:
             DrumbeatError: a skill or a folder of them is damaged; the problem names all that are.
         """
-        return await to_thread.run_sync(self._skills)
+        return await self.threads.run(self._skills)
 
     def _skills(self) -> dict[str, Path]:
         problems: list[Problem] = []
@@ -77,24 +78,29 @@ class Laid:
     """Relative to the working folder, with `/` between their parts."""
 
 
-async def lay_skills(ours: Mapping[str, Path], folder: Path) -> Laid:
+async def lay_skills(
+    ours: Mapping[str, Path], folder: Path, *, threads: Threads | None = None
+) -> Laid:
     """Copy skills into `skills/` of a working folder, but for those that it has.
 
     Args:
         ours: the folder of each skill, by name.
         folder: the working folder, absolute; what stands in it may have been written by anybody.
+        threads: the engine's; None for some of its own.
 
     Raises:
         DrumbeatError: a skill is damaged (`skill-broken`), or there is something in its place that
             is no skill (`skill-blocked`), or the folder cannot be written
             (`work-folder-unwritable`).
     """
-    return await to_thread.run_sync(_lay, ours, folder)
+    return await (threads or Threads()).run(_lay, ours, folder)
 
 
-async def skills_at_hand(ours: Mapping[str, Path], folder: Path) -> tuple[Path, ...]:
+async def skills_at_hand(
+    ours: Mapping[str, Path], folder: Path, *, threads: Threads | None = None
+) -> tuple[Path, ...]:
     """The skills of a working folder as it stands, and of `ours` those that are not in it."""
-    return await to_thread.run_sync(_at_hand, ours, folder)
+    return await (threads or Threads()).run(_at_hand, ours, folder)
 
 
 def _at_hand(ours: Mapping[str, Path], folder: Path) -> tuple[Path, ...]:

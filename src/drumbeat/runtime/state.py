@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio import to_thread
 
 from drumbeat.errors import Problem, StoreError
 from drumbeat.protocols import Clock, Store
@@ -15,6 +14,7 @@ from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.log import log
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.runtime.store_problems import store_away
+from drumbeat.runtime.threads import Threads
 
 _LOOKS = 3
 """So often a holder without a database is looked at: one that has just begun makes it."""
@@ -43,6 +43,7 @@ class State:
         clock: what leases are measured on.
         lease: how long a claim lives.
         redact: takes known secrets out of what a caller named.
+        threads: where the folder is looked at.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class State:
         clock: Clock,
         lease: timedelta,
         redact: Callable[[str], str],
+        threads: Threads,
     ) -> None:
         self._data_dir = data_dir
         self._database = data_dir / "drumbeat.db"
@@ -61,6 +63,7 @@ class State:
         self._clock = clock
         self._lease = lease
         self._redact = redact
+        self._threads = threads
         self._lock = anyio.Lock()
         self._opened: Store | None = None
         self._closed = False
@@ -72,8 +75,8 @@ class State:
             StoreError: it cannot be made, or others may read it and this user cannot end that.
         """
         try:
-            await to_thread.run_sync(_make, self._data_dir)
-            tightened = await to_thread.run_sync(_tighten, self._data_dir)
+            await self._threads.run(_make, self._data_dir)
+            tightened = await self._threads.run(_tighten, self._data_dir)
             if tightened:
                 names = [path.name for path in tightened]
                 log.warning("data_dir_tightened", folder=str(self._data_dir), names=names)
@@ -103,7 +106,7 @@ class State:
                 )
             if self._opened is None:
                 if self._is_file:
-                    await to_thread.run_sync(_say_if_anew, self._database)
+                    await self._threads.run(_say_if_anew, self._database)
                 store = self._store or SqliteStore(
                     self._database, clock=self._clock, redact=self._redact
                 )
@@ -150,9 +153,9 @@ class State:
             return True
         holder = ""
         for _ in range(_LOOKS):
-            if await to_thread.run_sync(self._database.exists):
+            if await self._threads.run(self._database.exists):
                 return True
-            found = await EngineLock(self._data_dir).holder()
+            found = await EngineLock(self._data_dir, threads=self._threads).holder()
             if found is None:
                 return False
             holder = found

@@ -51,7 +51,10 @@ class Upkeep:
     rules: Rules
     """What clients have to know; left in the store as soon as it takes them."""
     _packs: PackCache = attrs.field(
-        default=attrs.Factory(lambda self: PackCache(self.services.workspace_dir), takes_self=True),
+        default=attrs.Factory(
+            lambda self: PackCache(self.services.workspace_dir, threads=self.services.threads),
+            takes_self=True,
+        ),
         init=False,
     )
     _published: bool = False

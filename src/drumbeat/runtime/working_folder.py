@@ -12,7 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.git_access import git_env
 from drumbeat.core.model import Automation, Kind, RunRecord
@@ -61,7 +60,7 @@ async def standing_skills(services: Services, kind: Kind, cwd: Path) -> tuple[Pa
         ours = await services.skills.skills()
         if kind != "job":
             return tuple(ours.values())
-        return await skills_at_hand(ours, cwd)
+        return await skills_at_hand(ours, cwd, threads=services.threads)
 
 
 async def skills_for_turn(services: Services, kind: Kind, cwd: Path) -> tuple[Path, ...]:
@@ -111,10 +110,10 @@ async def make_ready(
     clone = None
     if automation.repo is not None:
         clone = await _cloned(services, record, automation.repo, cwd=cwd, env=env, limit=limit)
-        await to_thread.run_sync(_refuse_clash, record, cwd)
+        await services.threads.run(_refuse_clash, record, cwd)
     payload = await _payload(services, record)
     with holding(services.clock, "skills"):
-        laid = await lay_skills(ours, cwd)
+        laid = await lay_skills(ours, cwd, threads=services.threads)
         if clone is not None:
             try:
                 payload = await _hide(clone, laid.names, payload)
@@ -135,7 +134,11 @@ async def _cloned(
     began = services.clock.monotonic()
     with holding(services.clock, f"cloning {address}"):
         clone = await clone_repository(
-            address, cwd, env=env, timeout=min(limit, services.settings.clone_timeout)
+            address,
+            cwd,
+            env=env,
+            timeout=min(limit, services.settings.clone_timeout),
+            threads=services.threads,
         )
         commit = await clone.commit()
     log.info(
@@ -192,13 +195,13 @@ async def _hide(clone: Clone, skills: tuple[str, ...], payload: Path | None) -> 
     seen = await clone.picked_up(names)
     if payload is not None and name in seen:
         beside = clone.folder.parent / payload.name
-        await to_thread.run_sync(payload.rename, beside)
+        await clone.threads.run(payload.rename, beside)
         payload = beside
     for skill in skills:
         if not any(each.startswith(f"{skill}/") for each in seen):
             continue
         # The nearest file has the last word, and is not read below a folder that it leaves out.
-        await to_thread.run_sync((clone.folder / skill / ".gitignore").write_bytes, _IGNORE_ALL)
+        await clone.threads.run((clone.folder / skill / ".gitignore").write_bytes, _IGNORE_ALL)
     return payload
 
 

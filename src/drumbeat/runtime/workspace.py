@@ -23,7 +23,6 @@ from typing import TypeAlias
 
 import anyio
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.automation_file import validate_automation_content
 from drumbeat.core.job_file import validate_job_content
@@ -36,6 +35,7 @@ from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
 from drumbeat.runtime.listing import listed
 from drumbeat.runtime.packs import load_packs
+from drumbeat.runtime.threads import Threads
 
 
 @attrs.frozen(kw_only=True)
@@ -102,15 +102,21 @@ async def load_workspace(
     return found.workspace
 
 
-async def survey(path: str | PathLike[str], *, systems: Collection[str] | None = None) -> Survey:
+async def survey(
+    path: str | PathLike[str],
+    *,
+    systems: Collection[str] | None = None,
+    threads: Threads | None = None,
+) -> Survey:
     """Read a workspace once, as far as it can be read; nothing wrong with it is raised.
 
     Args:
         path: the workspace folder.
         systems: the mail systems the host has, for the inboxes of job files.
+        threads: where it is read; None for some of its own.
     """
-    change = await WorkspaceCache(path, systems=systems).reload()
-    packs, problems = await load_packs(Path(path))
+    change = await WorkspaceCache(path, systems=systems, threads=threads).reload()
+    packs, problems = await load_packs(Path(path), threads=threads)
     return Survey(
         workspace=attrs.evolve(change.workspace, packs=packs),
         unseen=() if change.error is None else change.error.problems,
@@ -123,7 +129,7 @@ async def workspace_findings(workspace: Workspace) -> list[Finding]:
 
     Finds required files that hold nothing but white space (`required-file-empty`).
     """
-    return await to_thread.run_sync(_findings, workspace)
+    return await Threads().run(_findings, workspace)
 
 
 class WorkspaceCache:
@@ -132,16 +138,22 @@ class WorkspaceCache:
     Args:
         path: the workspace folder.
         systems: the mail systems the host has, for the inboxes of job files.
+        threads: where it is read; None for some of its own.
     """
 
     def __init__(
-        self, path: str | PathLike[str], *, systems: Collection[str] | None = None
+        self,
+        path: str | PathLike[str],
+        *,
+        systems: Collection[str] | None = None,
+        threads: Threads | None = None,
     ) -> None:
         self._path = Path(path).absolute()
         self._systems = systems
         self._files: Mapping[Path, _File] = {}
         self._workspace = Workspace(path=self._path, automations=(), problems={}, packs=())
         self._lock = anyio.Lock()
+        self._threads = threads or Threads()
 
     @property
     def workspace(self) -> Workspace:
@@ -171,7 +183,7 @@ class WorkspaceCache:
         """
         async with self._lock:
             try:
-                files, faults = await to_thread.run_sync(
+                files, faults = await self._threads.run(
                     partial(_scan, self._path, self._files, self._systems, removing=removing)
                 )
             except WorkspaceError as error:
@@ -190,7 +202,7 @@ class WorkspaceCache:
             NotFound: there is no such file at this moment; one that is being replaced may be back
                 a moment later.
         """
-        return await to_thread.run_sync(_read, self._path, slug, self._files, self._systems)
+        return await self._threads.run(_read, self._path, slug, self._files, self._systems)
 
 
 # ---- one file

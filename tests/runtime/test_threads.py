@@ -1,0 +1,88 @@
+"""The threads of an engine and of a client, which are their own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from threading import Barrier
+from typing import Any
+
+import anyio
+import pytest
+from anyio import from_thread, to_thread
+
+from drumbeat import Client, load_workspace
+from drumbeat.runtime.threads import THREADS, Threads
+
+pytestmark = pytest.mark.anyio
+
+
+@contextmanager
+def none_left() -> Iterator[None]:
+    """A host that uses all the threads that anyio has by itself."""
+    limiter = to_thread.current_default_thread_limiter()
+    users = [object() for _ in range(int(limiter.total_tokens))]
+    for user in users:
+        limiter.acquire_on_behalf_of_nowait(user)
+    try:
+        yield
+    finally:
+        for user in users:
+            limiter.release_on_behalf_of(user)
+
+
+async def test_an_engine_needs_no_thread_of_its_host(host: Any, anyio_backend_name: str) -> None:
+    """From entering it to leaving it; but trio starts every process in one of its own."""
+    host.file("data.md", "Something.")
+    host.file("SYSTEM.md", "Be brief.")
+    host.file("skills/mail/SKILL.md", "---\nname: mail\ndescription: Mail.\n---\nRead.\n")
+    host.tool("look", "echo three")
+    inject = [] if anyio_backend_name == "trio" else [{"argv": ["look"], "label": "look"}]
+    host.write(requires=["data.md"], inject=inject, notify="auto")
+    host.file("jobs/job.md", "---\ncron: 0 7 * * *\n---\nLook.\n")
+    with none_left(), anyio.fail_after(20):
+        async with host.engine() as engine:
+            await engine.reload()
+            for slug in ("check", "job"):
+                run = await engine.run(slug)
+                assert run.state == "succeeded", run.failure
+            await engine.reply(run.run_id, "And?")
+            await engine.ask("What is there?")
+            assert await engine.upcoming(until=host.clock.now() + timedelta(days=2))
+            await engine.rotate("check", "a test")
+            await host.clock.advance(timedelta(days=2))
+            assert (await engine.status()).faults == ()
+        async with Client(host.workspace) as client:
+            await client.status()
+            await client.upcoming(until=host.clock.now() + timedelta(days=2))
+            await client.fire("check")
+            assert set(await client.sessions()) == {"job"}
+        await load_workspace(host.workspace)
+
+
+async def test_endpoints_in_all_threads_of_a_host_may_wait_for_runs(host: Any) -> None:
+    host.write()
+    limiter = to_thread.current_default_thread_limiter()
+    before, limiter.total_tokens = limiter.total_tokens, 2
+    try:
+        async with host.engine() as engine:
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as group:
+                    call = partial(from_thread.run, engine.run, "check")
+                    for _ in range(4):
+                        group.start_soon(to_thread.run_sync, call)
+            assert [run.state for run in await engine.runs()] == ["succeeded"] * 4
+    finally:
+        limiter.total_tokens = before
+
+
+async def test_so_many_are_in_threads_at_once() -> None:
+    """All of them, and one more waits."""
+    threads = Threads()
+    full = Barrier(THREADS)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for _ in range(2 * THREADS):
+                group.start_soon(threads.run, full.wait)
+    assert threads._limiter is not None
+    assert threads._limiter.total_tokens == THREADS
