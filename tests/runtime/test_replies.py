@@ -27,6 +27,7 @@ from drumbeat import (
     Reply,
     RunRecord,
     SessionBusy,
+    SessionPins,
     StoreError,
     Turn,
     Usage,
@@ -564,6 +565,35 @@ async def test_an_answer_to_a_busy_conversation_is_refused_and_leaves_nothing(ho
         assert caller.reply == Reply(text="reply said")
         assert [event["state"] for event in await completed(host, engine)] == ["succeeded"]
     assert [turn.prompt for turn in replies(host.agent)] == ["Are you there?"]
+
+
+async def test_an_answer_bears_that_the_engine_holds_its_conversation_for_an_instant(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a rotation does, in which nobody talks."""
+    host.write()
+    begun, go_on = anyio.Event(), anyio.Event()
+    rotate = SessionPins.rotate
+
+    async def slowly(self: SessionPins, *given: Any, **named: Any) -> Any:
+        begun.set()
+        await go_on.wait()
+        return await rotate(self, *given, **named)
+
+    monkeypatch.setattr(SessionPins, "rotate", slowly)
+    async with host.engine() as engine, anyio.create_task_group() as group:
+        run = await engine.run("check")
+        await engine.rotate("check", "a change of subject")
+        await begun.wait()
+        caller = Caller(lambda: engine.reply(run.run_id, "Hello"))
+        group.start_soon(caller.run)
+        await anyio.wait_all_tasks_blocked()
+        assert not caller.over.is_set()
+        go_on.set()
+        with anyio.fail_after(20):
+            await caller.over.wait()
+        assert caller.error is None
+        assert caller.reply == Reply(text="done")
 
 
 async def test_an_answer_can_wait_for_its_conversation(host: Any) -> None:

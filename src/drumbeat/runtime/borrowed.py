@@ -25,17 +25,21 @@ async def borrowed(
     Raises:
         StoreError: the store could not be asked.
     """
-    claim = await services.store.hold(session_id, run_id=f"{purpose}-{uuid4()}")
-    if claim is None:
-        yield False
-        return
+    services.borrowing.append(session_id)
     try:
-        yield True
+        claim = await services.store.hold(session_id, run_id=f"{purpose}-{uuid4()}")
+        if claim is None:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            # Whatever happens meanwhile: nobody else would free it before the next start.
+            with anyio.CancelScope(shield=True):
+                try:
+                    await services.insist(lambda: services.store.finish(claim, None))
+                except ClaimLost as error:
+                    services.claim_lost(slug, claim.run_id, error)
     finally:
-        # Whatever happens meanwhile: nobody else would free it before the next start.
-        with anyio.CancelScope(shield=True):
-            try:
-                await services.insist(lambda: services.store.finish(claim, None))
-            except ClaimLost as error:
-                services.claim_lost(slug, claim.run_id, error)
+        services.borrowing.remove(session_id)
         services.conversations_freed.notify()

@@ -40,6 +40,8 @@ from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 
 _ALL = 1_000_000
+_MOMENT = timedelta(seconds=10)
+"""So long an answer waits in any case for a conversation that the engine itself has borrowed."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -96,17 +98,23 @@ class Replies:
     ) -> tuple[RunRecord, Claim]:
         """Find the run that `target` names, and take its conversation."""
         services = self.services
-        end = services.clock.monotonic() + wait.total_seconds()
+        began = services.clock.monotonic()
         while True:
             seen = services.conversations_freed.count
             run = await find_answered(services.store, target)
+            limit = wait
             # Which conversation a run that is going talks in may still change.
             if run.state != "running":
-                claim = await services.store.hold(_session_of(run), run_id=answering.id)
+                session_id = _session_of(run)
+                claim = await services.store.hold(session_id, run_id=answering.id)
                 if claim is not None:
                     answering.claim = claim
                     return run, claim
-            left = timedelta(seconds=end - services.clock.monotonic())
+                freed = services.conversations_freed.count != seen
+                # Nobody talks in what the engine holds for an instant; it may be free again by now.
+                if freed or session_id in services.borrowing:
+                    limit = max(wait, _MOMENT)
+            left = limit - timedelta(seconds=services.clock.monotonic() - began)
             if left <= timedelta(0):
                 raise SessionBusy(
                     Problem(

@@ -66,6 +66,8 @@ class Services:
     """Somebody in this process asked for something (`requests.py`)."""
     conversations_freed: Signal = attrs.field(factory=Signal)
     """A conversation was given back."""
+    borrowing: list[str] = attrs.field(factory=list)
+    """The conversations that the engine itself holds, or is about to, for a moment."""
     mail_settled: Signal = attrs.field(factory=Signal)
     """A fire ended, which may have been out for mail."""
     pinning: anyio.Lock = attrs.field(factory=anyio.Lock)
