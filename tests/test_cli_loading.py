@@ -19,6 +19,13 @@ class Fine:
 class Needy(Fine):
     def __init__(self, key): ...
 
+class Plain:
+    def take_turn(self, turn): ...
+    def deliver(self, intent): ...
+    def poll(self, address, after): ...
+
+plain_mail = {"imap": Plain()}
+
 class Callable(Fine):
     def __call__(self): raise RuntimeError("an instance is not called")
 
@@ -76,6 +83,7 @@ def test_an_instance_a_class_and_a_factory_give_an_agent(attribute: str) -> None
         ("cli_host:nothing", "no attribute 'nothing'"),
         ("cli_host:number", "gives int, which has no method"),
         ("cli_host:Needy", "could not make a"),
+        ("cli_host:Plain", "of Plain must be async"),
         ("cli_host:broken", "no \\x1b[31m key"),
     ],
 )
@@ -103,6 +111,7 @@ def test_a_mapping_and_what_returns_one_give_mail_systems(attribute: str) -> Non
         ("make", "gives Fine and no mapping"),
         ("classes", "no mail source for 'imap'"),
         ("broken", "could not make the mail systems"),
+        ("plain_mail", "`poll` of Plain must be async"),
     ],
 )
 def test_what_is_no_mapping_of_mail_sources_is_refused(attribute: str, said: str) -> None:

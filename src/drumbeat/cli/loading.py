@@ -12,6 +12,7 @@ import click
 
 from drumbeat import Agent, Deliverer, MailSource
 from drumbeat.cli.output import visible
+from drumbeat.runtime.brought import check_brought
 
 
 def load_agent(reference: str) -> Agent:
@@ -55,6 +56,7 @@ def load_mail(reference: str) -> Mapping[str, MailSource]:
         if inspect.isclass(source) or not callable(getattr(source, "poll", None)):
             msg = f"{reference!r} has no mail source for {name!r}, which has a method 'poll'"
             raise refuse(msg)
+        _check(f"the mail source {name!r}", source, "poll", refuse)
     return found
 
 
@@ -76,7 +78,16 @@ def _load(reference: str, *, option: str, method: str, noun: str) -> Any:
             f"{noun}, a class of one, or a function without arguments that returns one"
         )
         raise refuse(msg)
+    _check(noun, found, method, refuse)
     return found
+
+
+def _check(what: str, found: Any, method: str, refuse: Callable[[str], click.BadParameter]) -> None:
+    """Refuse what an engine would refuse."""
+    try:
+        check_brought(what, found, method)
+    except TypeError as error:
+        raise refuse(str(error)) from error
 
 
 def _found(reference: str, refuse: Callable[[str], click.BadParameter]) -> Any:
