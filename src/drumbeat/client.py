@@ -11,7 +11,7 @@ from uuid import uuid4
 import attrs
 
 from drumbeat.core.callers import check_caller
-from drumbeat.core.explain import NEAR, Known, explain, subject_of
+from drumbeat.core.explain import NEAR, Around, Known, explain, subject_of
 from drumbeat.core.git_access import known_secrets
 from drumbeat.core.model import (
     Answer,
@@ -45,8 +45,10 @@ from drumbeat.runtime.inbox_states import inbox_states
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.log import log
 from drumbeat.runtime.pins import SessionPins
-from drumbeat.runtime.preview import next_moment, preview
+from drumbeat.runtime.presence import absence
+from drumbeat.runtime.preview import next_moment, preview, unseen_moment
 from drumbeat.runtime.refusals import Refusals
+from drumbeat.runtime.retention import forgotten_before
 from drumbeat.runtime.route_book import RouteBook
 from drumbeat.runtime.rules import Rules, read_rules
 from drumbeat.runtime.schedule_marks import PREFIX as SCHEDULE_MARKS
@@ -668,6 +670,18 @@ class Client(Entered):
             upcoming=upcoming,
             note=_note(seen, slug, (await self._paused()).get(slug), comes=upcoming is not None),
             known=known,
+            around=Around() if store is None else await self._around(store, slug, at, rules, now),
+        )
+
+    async def _around(
+        self, store: Store, slug: str, at: datetime, rules: Rules, now: datetime
+    ) -> Around:
+        """What is known of the time around `at`."""
+        held = await EngineLock(self.data_dir).holder() is not None
+        return Around(
+            owed=await unseen_moment(store, slug, at, zones=rules.zones, within=NEAR, now=now),
+            absent=await absence(store, self.data_dir, at, held=held, now=now),
+            forgotten=await forgotten_before(store),
         )
 
     async def _known(self, store: Store, run: RunRecord) -> Known:

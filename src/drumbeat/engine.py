@@ -265,7 +265,7 @@ class Engine(Client):
         """Begin the life of the engine that holds the folder, what an earlier one left included."""
         store = await self._state.take_over(holder=holder)
         life = Life.of(self._services(parts, store), self._deliverer, self._lock)
-        await life.make_ready()
+        await life.make_ready(holder)
         log.info("engine_started", workspace=str(self.workspace_dir), holder=holder)
         for path, found in parts.workspace.workspace.problems.items():
             log_broken(path, found)
@@ -377,6 +377,7 @@ class Engine(Client):
                 self._life.services.state_changed.notify()
                 self._life.awaited.stop(self._stopped("the engine stopped during the turn"))
                 await self._life.awaited.over()
+                await self._life.presence.end(self._fault)
             await self._lock.release()
         finally:
             self._ended = True

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
-from drumbeat.core.explain import Known, Subject, explain, paused_reason, subject_of
+from drumbeat.core.explain import Around, Known, Subject, explain, paused_reason, subject_of
 from drumbeat.core.model import DeliveryIntent, Fire, RunRecord, Usage
 from drumbeat.errors import Problem
 
@@ -292,3 +292,40 @@ def test_a_moment_to_come() -> None:
         "brief is not due at 2026-03-02T07:00:00Z; no earlier fire is remembered; it is next due "
         "at 2026-03-02T08:00:00Z."
     )
+
+
+def test_a_moment_that_no_engine_has_taken_up() -> None:
+    assert told(Around(owed=AT)) == (
+        "brief was due at 2026-03-02T07:00:00Z, and no engine has taken that up yet."
+    )
+    assert told(Around(owed=AT, absent=(AT - HOUR, None))).endswith(
+        "up yet; no engine has been there since 2026-03-02T06:00:00Z."
+    )
+
+
+def test_a_time_without_an_engine() -> None:
+    """It is told of moments that a schedule makes, and of no fire that somebody put in."""
+    gap = Around(absent=(AT - HOUR, AT + HOUR))
+    words = "no engine was there from 2026-03-02T06:00:00Z to 2026-03-02T08:00:00Z"
+    missed = fire(verdict="missed", reason="late")
+    assert told(gap, missed).endswith(f"was missed: late; {words}.")
+    assert told(gap, fire(AT + MINUTE, verdict="missed", reason="late", folded_slots=2)).endswith(
+        f"that was one of them; {words}."
+    )
+    assert f"not due at 2026-03-02T07:00:00Z; {words}; no earlier fire" in told(gap)
+    assert words not in told(gap, fire(cause="manual", verdict="skipped", reason="removed"))
+
+
+def test_a_time_of_which_the_records_are_gone() -> None:
+    gone = Around(forgotten=AT + MINUTE)
+    assert told(gone, note="it is paused (a look)") == (
+        "the records of the time before 2026-03-02T07:01:00Z are gone, so nothing says what became "
+        "of brief at 2026-03-02T07:00:00Z; at present it is paused (a look); no later moment is "
+        "planned."
+    )
+    assert "was not due" in told(Around(forgotten=AT))
+
+
+def told(around: Around, *fires: Fire, note: str = "") -> str:
+    subject = subject_of(AT, fires)
+    return explain("brief", AT, subject=subject, run=None, now=AT + HOUR, note=note, around=around)

@@ -8,7 +8,7 @@ import attrs
 
 from drumbeat.core.model import Fire, RunRecord
 
-__all__ = ["NEAR", "Known", "Subject", "explain", "paused_reason", "subject_of"]
+__all__ = ["NEAR", "Around", "Known", "Subject", "explain", "paused_reason", "subject_of"]
 
 NEAR = timedelta(minutes=1)
 """A fire that is less than this away from a moment is the one that is meant."""
@@ -57,6 +57,23 @@ class Known:
 _NOTHING_MORE = Known()
 
 
+@attrs.frozen(kw_only=True)
+class Around:
+    """What is known of the time around a moment.
+
+    `owed`: the moment itself, when a schedule made it due and no engine has taken it up.
+    `absent`: from when until when no engine was there, without an end when that lasts.
+    `forgotten`: the instant before which records are gone.
+    """
+
+    owed: datetime | None = None
+    absent: tuple[datetime, datetime | None] | None = None
+    forgotten: datetime | None = None
+
+
+_NOTHING_AROUND = Around()
+
+
 def subject_of(at: datetime, fires: Sequence[Fire]) -> Subject:
     """Find the fire that answers for the instant `at`.
 
@@ -96,6 +113,7 @@ def explain(
     upcoming: datetime | None = None,
     note: str = "",
     known: Known = _NOTHING_MORE,
+    around: Around = _NOTHING_AROUND,
 ) -> str:
     """Say what became of `slug` at the instant `at`.
 
@@ -108,24 +126,42 @@ def explain(
         upcoming: the first moment from a minute before `at` on, and not past, at which it is due.
         note: what keeps it from being due at present, as half a sentence.
         known: what is known of `run` beside its record.
+        around: what is known of the time around `at`.
     """
-    fire = subject.fire
+    fire, absent = subject.fire, _absent(around)
     if fire is not None and subject.how == "at":
-        return _sentence(_fate(fire, run, known))
+        return _sentence(_fate(fire, run, known) + (absent if fire.cause == "schedule" else ""))
     if fire is not None and subject.how == "folded":
         count = "1 earlier slot" if subject.slots == 1 else f"{subject.slots} earlier slots"
         return _sentence(
             f"{_fate(fire, run, known)}; it stands for {count} as well, and if {slug} was due at"
-            f" {_time(at)}, that was one of them"
+            f" {_time(at)}, that was one of them{absent}"
+        )
+    if around.owed is not None:
+        return _sentence(
+            f"{slug} was due at {_time(around.owed)}, and no engine has taken that up yet{absent}"
         )
     if at > now and upcoming is not None and abs(upcoming - at) < NEAR:
         return _sentence(f"{slug} will be due at {_time(upcoming)}")
-    said = f"{slug} {'is' if at > now else 'was'} not due at {_time(at)}"
-    said += f"; before that, {_fate(fire, run, known)}" if fire else _NEVER
+    if around.forgotten is not None and at < around.forgotten:
+        said = f"the records of the time before {_time(around.forgotten)} are gone, so nothing says"
+        said += f" what became of {slug} at {_time(at)}{absent}"
+    else:
+        said = f"{slug} {'is' if at > now else 'was'} not due at {_time(at)}{absent}"
+        said += f"; before that, {_fate(fire, run, known)}" if fire else _NEVER
     if note:
         said += f"; at present {note}"
     said += f"; it is next due at {_time(upcoming)}" if upcoming else "; no later moment is planned"
     return _sentence(said)
+
+
+def _absent(around: Around) -> str:
+    if around.absent is None:
+        return ""
+    since, until = around.absent
+    if until is None:
+        return f"; no engine has been there since {_time(since)}"
+    return f"; no engine was there from {_time(since)} to {_time(until)}"
 
 
 def _fate(fire: Fire, run: RunRecord | None, known: Known) -> str:

@@ -17,6 +17,7 @@ from drumbeat.runtime.desk import Desk
 from drumbeat.runtime.dispatcher import Dispatcher
 from drumbeat.runtime.inbox import Inboxes
 from drumbeat.runtime.lock import EngineLock
+from drumbeat.runtime.presence import Presence
 from drumbeat.runtime.replies import Replies
 from drumbeat.runtime.retention import Retention
 from drumbeat.runtime.rules import Rules
@@ -39,6 +40,7 @@ class Life:
     desk: Desk
     inboxes: Inboxes
     retention: Retention
+    presence: Presence
     deliveries: Deliveries | None
     lock: EngineLock
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
@@ -68,6 +70,7 @@ class Life:
         awaited = AwaitedTurns(services)
         replies = Replies(services=services, awaited=awaited)
         inboxes = Inboxes(services=services)
+        presence = Presence(services=services)
         rules = Rules(
             zones=services.zones, catch_up=settings.catch_up, systems=tuple(sorted(services.mail))
         )
@@ -84,7 +87,9 @@ class Life:
                 replies=replies,
                 inboxes=inboxes,
                 rules=rules,
+                presence=presence,
             ),
+            presence=presence,
             inboxes=inboxes,
             desk=Desk(services=services, dispatcher=dispatcher),
             retention=Retention(services=services),
@@ -106,17 +111,22 @@ class Life:
         idle = idle and self.desk.idle and self.inboxes.idle
         return idle and (self.deliveries is None or self.deliveries.idle)
 
-    async def make_ready(self) -> None:
+    async def make_ready(self, holder: str) -> None:
         """Complete what an earlier process left; what the store does not take waits for the loops.
+
+        Args:
+            holder: the name of this engine.
 
         Raises:
             StoreError: a rotation could not be completed, or what is known could not be read.
         """
         services = self.services
+        self.presence.holder = holder
         await rotations.complete(services)
         await self.agenda.load()
         await self.retention.recall()
         try:
+            await self.presence.begin()
             await self.dispatcher.settlement.carry_on(self.dispatcher.ended)
             await self.upkeep.publish()
             await self.agenda.sync(services.workspace.workspace)

@@ -13,6 +13,8 @@ from drumbeat.runtime.schedule_marks import (
     Standing,
     Zones,
     accounted,
+    kept_rule,
+    owed_near,
     read_finishes,
     read_marks,
     standing,
@@ -100,6 +102,37 @@ async def next_moment(
         return next_fire(declared.schedule, after=since - _INSTANT, zone=declared.zone)
     except ScheduleError:
         return None  # the last moment that its zone leaves lies before
+
+
+async def unseen_moment(
+    store: Store, slug: str, at: datetime, *, zones: Zones, within: timedelta, now: datetime
+) -> datetime | None:
+    """The moment around `at` at which `slug` was due and that nobody has accounted for.
+
+    By the rule that an engine saw last, which stands until one sees another; None when there is no
+    such moment.
+
+    Args:
+        store: the state.
+        slug: the automation.
+        at: an aware instant.
+        zones: by kind of file.
+        within: the moment is less than this away from `at`.
+        now: the present instant.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    mark = (await read_marks(store)).get(slug)
+    if mark is None or at - within > now:
+        return None
+    rule = kept_rule(mark, zones)
+    if rule is not None and isinstance(rule[0], Interval):
+        backlog = await store.backlog(slug=slug, now=now)
+        if any(waiting.due <= now for waiting in backlog):
+            return None
+    finish = (await read_finishes(store, slug)).get(slug)
+    return owed_near(mark, at, zones=zones, last_finish=finish, within=within, now=now)
 
 
 async def _planned(

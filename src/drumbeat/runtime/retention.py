@@ -31,11 +31,13 @@ from drumbeat.runtime.contained import contained
 from drumbeat.runtime.log import log
 from drumbeat.runtime.schedule_marks import instant
 from drumbeat.runtime.services import Services
+from drumbeat.runtime.store_retention import REMEMBERED
 
-__all__ = ["Retention"]
+__all__ = ["Retention", "forgotten_before"]
 
 _AGAIN = timedelta(hours=1)
 """When it is tried again after trouble."""
+_FORGOTTEN = "engine:forgotten"
 _KEY = "engine:clock"
 """The mark of what is known of the wall clock."""
 
@@ -141,10 +143,20 @@ class Retention:
             )
             events, runs = events + purged.events, runs + purged.runs
             fires, complete = fires + purged.fires, purged.complete
+        if runs or fires:
+            await self._forgot(now - max(services.settings.keep_runs, REMEMBERED))
         if folders or events or runs or fires:
             log.info("tidied", folders=folders, events=events, runs=runs, fires=fires)
         if mistake is not None:
             raise mistake
+
+    async def _forgot(self, before: datetime) -> None:
+        """Remember up to when records are gone, for whoever asks of that time."""
+        store = self.services.store
+        earlier = await forgotten_before(store)
+        if earlier is None or earlier < before:
+            mark = attrs.evolve(await _mark(store, _FORGOTTEN), value=before.isoformat())
+            await store.record(marks=(mark,))
 
     def _aged(self, now: datetime) -> list[tuple[Path, bool]]:
         """The folders of runs old enough to be looked at, and whether each has its `work/`."""
@@ -237,9 +249,22 @@ class Retention:
         return True
 
 
+async def forgotten_before(store: Store) -> datetime | None:
+    """The instant before which records of runs and fires are gone; None when none are.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    return instant((await _mark(store, _FORGOTTEN)).value)
+
+
 async def _clock_mark(store: Store) -> Mark:
-    found = [mark for mark in await store.marks(_KEY) if mark.key == _KEY]
-    return found[0] if found else Mark(key=_KEY, value=None)
+    return await _mark(store, _KEY)
+
+
+async def _mark(store: Store, key: str) -> Mark:
+    found = [mark for mark in await store.marks(key) if mark.key == key]
+    return found[0] if found else Mark(key=key, value=None)
 
 
 def _is_awaited(run: RunRecord) -> bool:

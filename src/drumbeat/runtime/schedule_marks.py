@@ -17,7 +17,7 @@ import attrs
 
 from drumbeat.core.model import Automation, Due, Interval, Kind, Mark, Schedule, Workspace
 from drumbeat.core.planner import Planner
-from drumbeat.core.schedule import format_schedule, parse_schedule
+from drumbeat.core.schedule import format_schedule, next_fire, parse_schedule
 from drumbeat.errors import DrumbeatError, ScheduleError
 from drumbeat.protocols import Store
 from drumbeat.runtime.conclusion import health_key
@@ -163,6 +163,37 @@ def owed(
         The newest of the moments, the others folded into it. None when there is none, when the
         schedule makes nothing due, and when this machine or release knows its rule no more.
     """
+    planner = _planner(mark, zones=zones, last_finish=last_finish, catch_up=catch_up, now=now)
+    return None if planner is None else planner.take(now)
+
+
+def owed_near(
+    mark: Mark,
+    at: datetime,
+    *,
+    zones: Zones,
+    last_finish: datetime | None,
+    within: timedelta,
+    now: datetime,
+) -> datetime | None:
+    """The moment less than `within` away from `at` among those that `owed` folds into one."""
+    planner = _planner(mark, zones=zones, last_finish=last_finish, catch_up=within, now=now)
+    rule = kept_rule(mark, zones)
+    due = None if planner is None else planner.due_of(mark.key.removeprefix(PREFIX))
+    if rule is None or due is None:
+        return None
+    schedule, zone = rule
+    if due <= at - within and not isinstance(schedule, Interval):
+        try:
+            due = next_fire(schedule, after=at - within, zone=zone)
+        except ScheduleError:
+            return None  # the last one that its zone leaves lies before
+    return due if due <= now and abs(due - at) < within else None
+
+
+def _planner(
+    mark: Mark, *, zones: Zones, last_finish: datetime | None, catch_up: timedelta, now: datetime
+) -> Planner | None:
     slug, rule = mark.key.removeprefix(PREFIX), kept_rule(mark, zones)
     if rule is None or not mark.value["enabled"]:
         return None
@@ -173,7 +204,7 @@ def owed(
         planner.set(slug, schedule, now=now, zone=zone, **known)
     except ScheduleError:
         return None  # it has no moment in its zone
-    return planner.take(now)
+    return planner
 
 
 def kept_rule(mark: Mark, zones: Zones) -> tuple[Schedule, tzinfo] | None:

@@ -24,6 +24,7 @@ _BESIDE = ("session_pins.json", "session_rotations.jsonl", "runs", "memory")
 KEPT: Final = (
     ".gitignore",
     "drumbeat.db",
+    "engine.json",
     "engine.lock",
     "memory",
     "runs",

@@ -16,7 +16,7 @@ from typing import Final
 from drumbeat.core.model import Purged
 from drumbeat.runtime.store_rows import instant
 
-__all__ = ["purge"]
+__all__ = ["REMEMBERED", "purge"]
 
 _MOST: Final = 2000
 """Rows of each kind that one transaction deletes, so that no writer waits long for it."""
@@ -24,7 +24,7 @@ _MOST: Final = 2000
 _ENDLESS: Final = 2**63 - 1
 """No id is as great."""
 
-_REMEMBERED: Final = timedelta(days=7)
+REMEMBERED: Final = timedelta(days=7)
 """How long a fire is remembered after it settled, at least (spec, section 1)."""
 
 _RUNS: Final = """
@@ -51,7 +51,7 @@ def purge(
     """As `Store.purge`."""
     events = _purge_events(db, now=now, keep=keep_events)
     runs = _delete(db, "runs", _RUNS, instant(now - keep_runs))
-    fires = _delete(db, "fires", _FIRES, instant(now - max(keep_runs, _REMEMBERED)))
+    fires = _delete(db, "fires", _FIRES, instant(now - max(keep_runs, REMEMBERED)))
     marks = _purge_marks(db)
     return Purged(
         events=events,

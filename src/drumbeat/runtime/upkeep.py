@@ -17,6 +17,7 @@ from drumbeat.runtime.dispatcher import Dispatcher
 from drumbeat.runtime.inbox import Inboxes
 from drumbeat.runtime.log import log
 from drumbeat.runtime.pack_cache import PackCache
+from drumbeat.runtime.presence import Presence
 from drumbeat.runtime.replies import Replies
 from drumbeat.runtime.rules import Rules, publish
 from drumbeat.runtime.services import Services
@@ -50,6 +51,7 @@ class Upkeep:
     inboxes: Inboxes
     rules: Rules
     """What clients have to know; left in the store as soon as it takes them."""
+    presence: Presence
     _packs: PackCache = attrs.field(
         default=attrs.Factory(
             lambda self: PackCache(self.services.workspace_dir, threads=self.services.threads),
@@ -97,10 +99,14 @@ class Upkeep:
                     )
 
     async def keep_reloading(self) -> None:
-        """Look at the workspace each `Settings.reload_interval`, until cancelled."""
+        """Look at the workspace each `Settings.reload_interval`, until cancelled.
+
+        What goes wrong anywhere is said in the sign of life by the next look.
+        """
         services = self.services
         await contained(services, "results", self.complete_results)
         while True:
+            await self.presence.beat()
             await nap(services.clock, services.settings.reload_interval)
             try:
                 await contained(services, "reload", partial(self.reload, removing=True))
@@ -126,6 +132,7 @@ class Upkeep:
                 config = await services.config.reload()
             services.packs = packs.packs
             await self.publish()
+            await self.presence.begin()
             problems = () if config.error is None else config.error.problems
             await self._report("packs", packs.problems)
             await self._report("config", problems)

@@ -1,0 +1,157 @@
+"""When an engine was there: events as it starts and stops, and the times without one.
+
+Theory of operation. A mark says when an engine was seen last and which times there were before
+without one. It moves as an engine starts and stops. One that was killed moves nothing; how long it
+lived says the file of its signs of life, to the minute.
+"""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from anyio import to_thread
+
+from drumbeat.core.model import Mark
+from drumbeat.errors import ClaimLost, Problem, StoreError
+from drumbeat.protocols import Store
+from drumbeat.runtime.clock import holding
+from drumbeat.runtime.log import log
+from drumbeat.runtime.schedule_marks import instant
+from drumbeat.runtime.services import Services
+from drumbeat.runtime.sign_of_life import SignOfLife, read_sign, write_sign
+
+__all__ = ["Presence", "absence"]
+
+_KEY: Final = "engine:presence"
+_MOST: Final = 200
+"""So many times without an engine are remembered."""
+_BEAT: Final = timedelta(minutes=1)
+
+
+@attrs.define(kw_only=True)
+class Presence:
+    """What the holder of a data folder leaves of its being there."""
+
+    services: Services
+    holder: str = ""
+    _began: bool = False
+    _before: SignOfLife | None = None
+    _started: datetime | None = None
+    _told: tuple[Problem, ...] | None = None
+    _beat_at: float = 0.0
+
+    async def begin(self) -> None:
+        """Say that an engine is there; to be called again until the store has taken it.
+
+        Raises:
+            StoreError: the store does not take it.
+        """
+        services = self.services
+        if self._began:
+            return
+        if self._started is None:
+            self._started = services.clock.now()
+            self._before = await to_thread.run_sync(read_sign, services.data_dir)
+        now, mark = self._started, await _mark(services.store)
+        value = mark.value or {"seen": None, "stopped": True, "gaps": []}
+        seen, stopped = _seen(value, self._before), value["stopped"]
+        gaps = [*value["gaps"]]
+        if seen is not None:
+            stopped = stopped and seen == instant(value["seen"])
+            if seen < now:
+                gaps.append([seen.isoformat(), now.isoformat()])
+        event = services.event(
+            "engine_started",
+            now,
+            holder=self.holder,
+            seen=None if seen is None else seen.isoformat(),
+            stopped=stopped,
+        )
+        value = {"seen": now.isoformat(), "stopped": False, "gaps": gaps[-_MOST:]}
+        await services.store.record(marks=(attrs.evolve(mark, value=value),), events=(event,))
+        self._began = True
+
+    async def beat(self) -> None:
+        """Write the file, if a minute has passed or the faults are others."""
+        services = self.services
+        shown = services.redactor.text
+        faults = tuple(
+            attrs.evolve(fault, message=shown(fault.message), path=None)
+            for fault in services.faults.values()
+        )
+        steady = services.clock.monotonic()
+        if faults == self._told and steady - self._beat_at < _BEAT.total_seconds():
+            return
+        sign = SignOfLife(holder=self.holder, at=services.clock.now(), faults=faults)
+        try:
+            with holding(services.clock, "sign of life"):
+                await to_thread.run_sync(write_sign, services.data_dir, sign)
+        except OSError as error:
+            if self._told is not None:
+                log.warning("sign_of_life_failed", reason=error.strerror or str(error))
+            self._told = None
+        else:
+            self._told, self._beat_at = faults, steady
+
+    async def end(self, fault: BaseException | None) -> None:
+        """Say that the engine stops, by itself or for `fault`, as far as the store takes it."""
+        services = self.services
+        now = services.clock.now()
+        event = services.event(
+            "engine_stopped",
+            now,
+            holder=self.holder,
+            fault=None if fault is None else type(fault).__name__,
+        )
+        try:
+            await self.begin()
+            mark = await _mark(services.store)
+            value = {**mark.value, "seen": now.isoformat(), "stopped": True}
+            await services.store.record(marks=(attrs.evolve(mark, value=value),), events=(event,))
+        except (StoreError, ClaimLost) as error:  # another engine may have the folder by now
+            log.warning("stop_not_kept", code=error.problem.code)
+
+
+async def absence(
+    store: Store | None, data_dir: Path, at: datetime, *, held: bool, now: datetime
+) -> tuple[datetime, datetime | None] | None:
+    """From when until when no engine was there, as far as `at` lies in such a time.
+
+    Args:
+        store: the state; None for none.
+        data_dir: where the signs of life are.
+        at: the instant.
+        held: whether an engine is there at present.
+        now: the present instant.
+
+    Returns:
+        The time, without an end when it lasts; None when there was an engine or that is not known.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    value = None if store is None else (await _mark(store)).value
+    if value is None:
+        return None
+    seen = _seen(value, await to_thread.run_sync(read_sign, data_dir))
+    if not held and seen is not None and seen < at <= now:
+        return seen, None
+    for since, until in reversed(value["gaps"]):
+        gap = datetime.fromisoformat(since), datetime.fromisoformat(until)
+        if gap[0] < at < gap[1]:
+            return gap
+    return None
+
+
+def _seen(value: Any, sign: SignOfLife | None) -> datetime | None:
+    """When the last engine was seen last."""
+    seen = instant(value["seen"])
+    if seen is None or sign is None:
+        return seen
+    return max(seen, sign.at)
+
+
+async def _mark(store: Store) -> Mark:
+    found = [mark for mark in await store.marks(_KEY) if mark.key == _KEY]
+    return found[0] if found else Mark(key=_KEY, value=None)

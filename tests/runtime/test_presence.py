@@ -1,0 +1,164 @@
+"""Months later it can still be told when an engine was there, and what was due while none was."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from drumbeat import Client, EngineBusy, Problem, StoreError
+from drumbeat.runtime.presence import absence
+from drumbeat.runtime.sign_of_life import NAME, read_sign
+from drumbeat.testing import ManualClock, drive
+
+pytestmark = pytest.mark.anyio
+
+START = datetime(2026, 3, 2, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+DAILY = {"type": "schedule", "expression": "daily at 12:30"}
+
+
+async def why(host: Any, at: datetime, *, slug: str = "check", **options: Any) -> str:
+    async with Client(host.workspace, **options) as asking:
+        asking._clock = host.clock
+        return await asking.why(slug, at=at)
+
+
+async def test_an_engine_leaves_events_as_it_starts_and_as_it_stops(host: Any) -> None:
+    for _ in range(2):
+        async with host.engine() as engine:
+            await host.clock.advance(HOUR)
+        host.clock = ManualClock(host.clock.now() + DAY)
+    async with host.engine() as engine:
+        first, second, third = await host.events(engine, "engine_started")
+        stops = await host.events(engine, "engine_stopped")
+    assert (first.data["seen"], first.data["stopped"]) == (None, True)
+    assert "process" in first.data["holder"]
+    assert (second.data["seen"], second.data["stopped"]) == ((START + HOUR).isoformat(), True)
+    assert third.at == START + 2 * HOUR + 2 * DAY
+    assert [(stop.at - START, stop.data["fault"]) for stop in stops] == [
+        (HOUR, None),
+        (2 * HOUR + DAY, None),
+    ]
+
+
+async def test_an_engine_that_fails_says_so_as_it_stops(host: Any) -> None:
+    async with host.engine() as engine:
+        (host.data / "engine.lock").unlink()
+        await host.clock.advance(MINUTE)
+        with pytest.raises(EngineBusy, match="engine-lock-lost"):
+            await engine.wait()
+    async with host.engine() as engine:
+        (stop,) = await host.events(engine, "engine_stopped")
+    assert stop.data["fault"] == "EngineBusy"
+
+
+async def test_a_killed_engine_was_seen_a_minute_ago(host: Any, tmp_path: Any) -> None:
+    """Of one that could say nothing any more tells the file of its signs of life."""
+    host.write(trigger=DAILY)
+    kept = tmp_path / "killed"
+    async with host.engine():
+        await host.clock.advance(2 * HOUR + 30 * timedelta(seconds=1))
+        sign = read_sign(host.data)
+        assert sign is not None
+        assert host.clock.now() - sign.at <= MINUTE
+        kept.mkdir()
+        for name in ("drumbeat.db", "drumbeat.db-wal", NAME):
+            (kept / name).write_bytes((host.data / name).read_bytes())
+    killed_at = host.clock.now()
+    host.clock = ManualClock(killed_at + 2 * DAY)
+    assert "no engine has been there since" in await why(host, killed_at + DAY, data_dir=kept)
+    async with host.engine(data_dir=kept) as engine:
+        await drive(engine, until=host.clock.now() + MINUTE)
+        started = (await host.events(engine, "engine_started"))[-1]
+        said = await engine.why("check", at=START + DAY + 30 * MINUTE)
+    assert not started.data["stopped"]
+    seen = datetime.fromisoformat(started.data["seen"])
+    assert timedelta(0) <= killed_at - seen <= MINUTE
+    assert "no engine was there from 2026-03-02T14:0" in said
+    assert "to 2026-03-04T14:00:30Z" in said
+
+
+async def test_what_was_due_without_an_engine_is_said_to_have_been(host: Any) -> None:
+    """Beside none, as long as none has taken it up; and by the rule that an engine saw last."""
+    host.write(trigger=DAILY)
+    host.write("poll", trigger={"type": "schedule", "expression": "every 45 minutes"})
+    async with host.engine() as engine:
+        await drive(engine, until=START + HOUR)
+    host.clock = ManualClock(START + 3 * DAY)
+    host.write(trigger={"type": "schedule", "expression": "daily at 11:00"})
+    for day in (1, 2):
+        moment = START + day * DAY + 30 * MINUTE
+        shown = moment.isoformat().replace("+00:00", "Z")
+        assert await why(host, moment + timedelta(seconds=20)) == (
+            f"check was due at {shown}, and no engine has taken "
+            "that up yet; no engine has been there since 2026-03-02T13:00:00Z."
+        )
+    assert "check was not due at" in await why(host, START + 2 * DAY)
+    assert "ran as" in await why(host, START + 30 * MINUTE)
+    assert "poll was due at 2026-03-02T13:30:00Z" in await why(
+        host, START + 90 * MINUTE, slug="poll"
+    )
+    assert "was not due" in await why(host, START + 135 * MINUTE, slug="poll")
+    assert "is not due" in await why(host, START + 4 * DAY)
+    async with Client(host.workspace) as asking:
+        asking._clock = host.clock
+        await asking.fire("poll")
+    assert "poll was not due" in await why(host, START + 90 * MINUTE, slug="poll")
+    async with host.engine() as engine:
+        await drive(engine, until=START + 3 * DAY + MINUTE)
+        said = await engine.why("check", at=START + DAY + 30 * MINUTE)
+    assert "was missed: nobody saw to it in time" in said
+    assert "no engine was there from 2026-03-02T13:00:00Z to 2026-03-05T12:00:00Z" in said
+
+
+async def test_why_says_that_records_are_gone(host: Any) -> None:
+    """It ran, and nothing is left that says so."""
+    host.write(trigger=DAILY)
+    async with host.engine(settings={"keep_runs": 10 * DAY}) as engine:
+        await drive(engine, until=START + 20 * DAY)
+        said = await engine.why("check", at=START + 2 * DAY + 30 * MINUTE)
+        assert said.startswith("the records of the time before 2026-03-")
+        assert "nothing says what became of check at 2026-03-04T12:30:00Z" in said
+        assert "ran as" in await engine.why("check", at=START + 15 * DAY + 30 * MINUTE)
+        assert "was not due" in await engine.why("check", at=START + 15 * DAY)
+
+
+async def test_a_store_in_trouble_hears_of_the_start_afterwards(host: Any) -> None:
+    store = host.faulty()
+    full = StoreError(Problem(code="store-full", message="no room", remedy="make some"))
+    store.faults["record"] = [full] * 3
+    async with host.engine(store=store) as engine:
+        await host.clock.advance(2 * MINUTE)
+        (event,) = await host.events(engine, "engine_started")
+        assert event.at == START
+        store.faults["record"] = [full]
+        with capture_logs() as logs:
+            await engine.drain("a test")
+    assert [line["code"] for line in logs if line["event"] == "stop_not_kept"] == ["store-full"]
+
+
+async def test_a_sign_of_life_that_cannot_be_written_is_said_once(host: Any) -> None:
+    """And stops nothing; whoever cannot understand one reads as if there were none."""
+    async with host.engine() as engine:
+        await host.clock.advance(MINUTE)
+        (host.data / NAME).unlink()
+        (host.data / NAME).mkdir()
+        with capture_logs() as logs:
+            await host.clock.advance(5 * MINUTE)
+        assert [line["event"] for line in logs].count("sign_of_life_failed") == 1
+        assert read_sign(host.data) is None
+        (host.data / NAME).rmdir()
+        await host.clock.advance(MINUTE)
+        assert read_sign(host.data) is not None
+        for text in ("{", "[]", json.dumps({"version": 2, "at": START.isoformat()})):
+            (host.data / NAME).write_text(text)
+            assert read_sign(host.data) is None
+        assert (await engine.status()).faults == ()
+
+
+async def test_what_is_not_known_is_no_absence(host: Any) -> None:
+    assert await absence(None, host.data, START, held=False, now=START + HOUR) is None
