@@ -53,7 +53,7 @@ from drumbeat.errors import (
 from drumbeat.imap.authentication import dmarc_result
 from drumbeat.imap.headers import message_id, parse_headers
 from drumbeat.imap.mark import format_mark, parse_mark
-from drumbeat.runtime.packs import _load as load_packs
+from drumbeat.runtime.packs import read_packs
 from drumbeat.runtime.pins import _Damaged
 from drumbeat.runtime.pins import _parsed as parse_pins
 from drumbeat.web.follow_ups import _read as read_follow_up
@@ -199,7 +199,7 @@ class _PackList:
         workspace = Path(self._folder.name)
         (workspace / "drumpacks.txt").write_bytes(bytes_of(content))
         try:
-            _packs, problems = load_packs(workspace)
+            _packs, problems = read_packs(workspace)
         except WorkspaceError as error:
             problems = error.problems
         sound(problems)

@@ -67,7 +67,7 @@ def pack_paths(workspace: Path) -> Iterator[Path]:
         lines = list(_lines(workspace))
     except WorkspaceError:
         return
-    for line in lines:
+    for line in lines[:_MOST]:
         folder = workspace / line.text
         yield from (folder, folder / CARD, folder / "bin")
         try:
