@@ -250,7 +250,7 @@ def test_validate_says_when_a_folder_is_no_workspace(here: Path) -> None:
     result = call("validate", "--workspace", "elsewhere")
     assert result.exit_code == 1
     assert "[automations-folder-missing]" in result.output
-    assert "1 file checked: 1 problem," in result.output
+    assert "0 files checked: 1 problem," in result.output
 
 
 def test_validate_checks_the_current_folder_by_default(
@@ -755,6 +755,64 @@ def test_validate_refuses_the_configuration_that_an_engine_refuses(
     assert "ws/agent-config.yaml:3" in result.output
     assert "[agent-config-missing]" in result.output
     assert "hush" not in result.output
+
+
+def test_validate_finds_secrets_around_the_automations(workspace: Path) -> None:
+    """In whatever of a workspace people write, once each and never shown."""
+    key = "sk-ant-api03-AAAABBBBCCCCDDDDEEEE"
+    token = "ghp_" + "a1B2" * 9
+    card = f"---\nformat: 1\nname: Desk\nactivity: {{note: {key}}}\n---\nHelps.\n"
+    written = {
+        "agent-config.yaml": f"default:\n  provider: {key}\n",
+        "SYSTEM.md": f"Use {key}.\n",
+        "drumpacks.txt": "packs/desk\n",
+        "packs/desk/drumpack.md": card,
+        "guidance/deep/TASKS.md": f"one\ntwo {token}\n",
+        "skills/mail/SKILL.md": f"---\nname: mail\n---\n{token}\n",
+        "bin/look": f"#!/bin/sh\ncurl https://user:hunter2@host.test/ {token}\n",
+        "needed.txt": f"{token}\n",
+        "automations/broken.md": BROKEN + f"\n{token}\n",
+        "automations/needs.md": GOOD.replace("  steps:", "  requires: [needed.txt]\n  steps:"),
+    }
+    for name, text in written.items():
+        write(workspace / name, text)
+    (workspace / "guidance" / "picture.png").write_bytes(b"\x89PNG\xff" + token.encode())
+    result = call("validate", "--workspace", "ws")
+    assert result.exit_code == 1
+    for name in written.keys() - {"drumpacks.txt", "automations/needs.md"}:
+        assert f"ws/{name}:" in result.output
+    assert "ws/guidance/deep/TASKS.md:2:5: error: this looks like a GitHub token" in result.output
+    assert result.output.count("[secret-in-file]") == 9
+    assert not any(secret in result.output for secret in (key, token, "hunter2", "picture.png"))
+    assert "3 files checked" in result.output
+    alone = call("validate", "ws/automations/broken.md")
+    assert "[secret-in-file]" in alone.output
+
+
+@pytest.mark.parametrize("name", ["greeting.markdown", "sub/deeper/greeting.md"])
+def test_validate_names_what_is_taken_for_an_automation_and_not_read(
+    workspace: Path, name: str
+) -> None:
+    write(workspace / "automations" / name, GOOD)
+    write(workspace / "automations" / "sub" / "README.md", GOOD)
+    write(workspace / "automations" / "_kept" / "old.md", GOOD)
+    (workspace / "automations" / "greeting.md").rename(workspace / "automations" / "other.md")
+    result = call("validate", "--workspace", "ws")
+    code = "file-suffix" if name.endswith("markdown") else "file-in-subfolder"
+    assert f"ws/automations/{name}: " in result.output
+    assert f"[{code}]" in result.output
+    assert ("1 problem" if code == "file-suffix" else "1 warning") in result.output
+
+
+def test_validate_judges_the_files_also_when_a_pack_is_broken(workspace: Path) -> None:
+    write(workspace / "drumpacks.txt", "nowhere\n")
+    write(workspace / "automations/broken.md", BROKEN)
+    needs = GOOD.replace("  steps:", "  requires: [tool-of-the-pack]\n  steps:")
+    write(workspace / "automations/needs.md", needs)
+    result = call("validate", "--workspace", "ws")
+    assert "[pack-missing]" in result.output
+    assert "ws/automations/broken.md:7:3: " in result.output
+    assert "tool-of-the-pack" not in result.output
 
 
 def test_validate_reports_packs_and_configuration_together(workspace: Path) -> None:

@@ -17,17 +17,21 @@ from drumbeat import (
     Workspace,
     WorkspaceError,
     lint_automation,
-    load_workspace,
     validate_automation_content,
     validate_job_content,
 )
+from drumbeat.core.file_text import decode
+from drumbeat.core.findings import secret_findings
 from drumbeat.core.model import Kind
 from drumbeat.runtime.config_files import load_config_layers
-from drumbeat.runtime.listing import FOLDERS
+from drumbeat.runtime.listing import FOLDERS, buried
 from drumbeat.runtime.packs import misnamed_list, pack_findings
 from drumbeat.runtime.requirements import check_requirements
 from drumbeat.runtime.search_path import find_executable, search_path
-from drumbeat.runtime.workspace import workspace_findings
+from drumbeat.runtime.workspace import survey, workspace_findings
+from drumbeat.runtime.written_secrets import written_secrets
+
+_TOOLS = frozenset({"requirement-tool-missing", "inject-tool-missing"})
 
 Zones: TypeAlias = Mapping[Kind, tzinfo]
 """The zones that rule the two kinds of file."""
@@ -35,10 +39,14 @@ Zones: TypeAlias = Mapping[Kind, tzinfo]
 
 @attrs.frozen(kw_only=True)
 class Checked:
-    """One file, or the workspace around the files, and what was found in it."""
+    """One file, or the workspace around the files, and what was found in it.
+
+    `policy` says that it is a file that is there to be run.
+    """
 
     path: Path
     problems: tuple[Problem, ...]
+    policy: bool = True
 
     @property
     def failed(self) -> bool:
@@ -75,23 +83,45 @@ async def check_workspace(folder: Path, *, zones: Zones, now: datetime) -> list[
         await load_config_layers(folder, os.environ)
     except WorkspaceError as error:
         around += error.problems
-    try:
-        workspace = await load_workspace(folder)
-    except WorkspaceError as error:
-        return _around(folder, (*error.problems, *around))
+    seen = await survey(folder)
+    workspace, around = seen.workspace, [*seen.problems, *around]
+    policy = {*workspace.problems, *(Path(str(each.path)) for each in workspace.automations)}
     found = {path: list(problems) for path, problems in workspace.problems.items()}
     for automation in workspace.automations:
         assert automation.path is not None  # it was read from a file
         path = Path(automation.path)
         checked = _check_file(folder / path, zones=zones, now=now)
         found.setdefault(path, []).extend(checked.problems)
-        found[path] += await _unmet(automation, workspace)
-    for finding in (*await workspace_findings(workspace), *await pack_findings(workspace)):
+        unmet = await _unmet(automation, workspace)
+        # What is not found may stand in a pack that is broken.
+        found[path] += [each for each in unmet if not (seen.pack_problems and each.code in _TOOLS)]
+    for finding in (
+        *await workspace_findings(workspace),
+        *await pack_findings(workspace),
+        *await written_secrets(workspace),
+        *await to_thread.run_sync(_buried, folder),
+    ):
         assert finding.path is not None  # it is about a file
         found.setdefault(Path(finding.path), []).append(finding)
     return _around(folder, around) + [
-        Checked(path=folder / path, problems=tuple(_at(folder / path, problem) for problem in some))
+        Checked(
+            path=folder / path,
+            problems=tuple(_at(folder / path, problem) for problem in some),
+            policy=path in policy,
+        )
         for path, some in sorted(found.items())
+    ]
+
+
+def _buried(folder: Path) -> list[Finding]:
+    return [
+        Finding(
+            code="file-in-subfolder",
+            message=f"it is not read: only files that stand in {path.parts[0]}/ itself are",
+            remedy=f"move it up into {path.parts[0]}/, or let its folder's name begin with _",
+            path=path,
+        )
+        for path in buried(folder)
     ]
 
 
@@ -101,7 +131,7 @@ def _around(folder: Path, problems: Sequence[Problem]) -> list[Checked]:
         problem if problem.path is None else _at(folder / problem.path, problem)
         for problem in problems
     )
-    return [Checked(path=folder, problems=placed)] if placed else []
+    return [Checked(path=folder, problems=placed, policy=False)] if placed else []
 
 
 async def _unmet(automation: Automation, workspace: Workspace) -> list[Finding]:
@@ -143,6 +173,15 @@ def _at(path: Path, problem: Problem) -> Problem:
     return attrs.evolve(problem, path=path)
 
 
+def _secrets(data: bytes, path: Path) -> list[Finding]:
+    """What looks like a secret in a file that does not load."""
+    try:
+        text = decode(data)
+    except AutomationError:
+        return []
+    return [attrs.evolve(finding, path=path) for finding in secret_findings(text)]
+
+
 def _files(folder: Path) -> list[Path]:
     return [
         path
@@ -168,6 +207,6 @@ def _check_file(path: Path, *, zones: Zones, now: datetime) -> Checked:
     try:
         validate(text, path=path)
     except AutomationError as error:
-        return Checked(path=path, problems=error.problems)
+        return Checked(path=path, problems=(*error.problems, *_secrets(text, path)))
     findings = lint_automation(text, path=path, zone=zones[kind], now=now, kind=kind)
     return Checked(path=path, problems=tuple(findings))

@@ -99,7 +99,8 @@ async def _files(workspace: Path, env: Env, now: datetime) -> Examined:
         workspace, zones={kind: zone.tzinfo for kind, zone in zones.items()}, now=now
     )
     problems = tuple(problem for entry in checked for problem in entry.problems)
-    return Examined(name="workspace", found=_count(len(checked), "file"), problems=problems)
+    files = sum(entry.policy for entry in checked)
+    return Examined(name="workspace", found=_count(files, "file"), problems=problems)
 
 
 async def _configuration(workspace: Path, env: Env) -> Examined:

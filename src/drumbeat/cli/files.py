@@ -108,7 +108,8 @@ def _summary(checked: list[Checked]) -> str:
         (len(findings) - errors, "warning"),
     )
     found = ", ".join(_counted(number, noun) for number, noun in counts)
-    return f"{_counted(len(checked), 'file')} checked: {found}"
+    files = sum(entry.policy for entry in checked)
+    return f"{_counted(files, 'file')} checked: {found}"
 
 
 def _counted(number: int, noun: str) -> str:

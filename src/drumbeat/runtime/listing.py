@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import attrs
 
@@ -19,6 +19,10 @@ FOLDER_CODES = frozenset(
     }
 )
 """What is wrong where files may stand that nobody sees."""
+
+
+MARKDOWN = (".md", ".markdown", ".mdown", ".mkd")
+"""Endings, whatever their case, of what looks like a file to read; only `.md` is read."""
 
 
 @attrs.frozen(kw_only=True)
@@ -74,12 +78,30 @@ def _entries(root: Path, folder: str) -> Iterator[tuple[Path, os.DirEntry[str]]]
     with os.scandir(root / folder) as entries:
         for entry in entries:
             name = entry.name
-            if name.startswith((".", "_")) or name.lower() == "readme.md":
-                continue
-            if name.lower().endswith(".md"):
+            if _meant(name):
                 # Bytes that are no text have to be shown and stored all the same.
                 shown = os.fsencode(name).decode("utf-8", "backslashreplace")
                 yield Path(folder, shown), entry
+
+
+def buried(root: Path) -> list[PurePath]:
+    """The files below the folders that somebody may take for automations; blocks on the disk.
+
+    Folders and files that a workspace leaves out by their names are left out.
+    """
+    found: list[PurePath] = []
+    for folder in FOLDERS:
+        for place, folders, names in os.walk(root / folder):
+            folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+            here = PurePath(place).relative_to(root)
+            if len(here.parts) > 1:
+                found += [here / name for name in sorted(names) if _meant(name)]
+    return found
+
+
+def _meant(name: str) -> bool:
+    left_out = name.startswith((".", "_")) or name.lower() == "readme.md"
+    return not left_out and name.lower().endswith(MARKDOWN)
 
 
 def _fault(code: str, message: str, remedy: str) -> WorkspaceError:

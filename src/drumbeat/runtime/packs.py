@@ -17,7 +17,15 @@ from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
 from drumbeat.runtime.threads import Threads
 
-__all__ = ["LIST", "load_packs", "misnamed_list", "pack_findings", "pack_paths", "read_packs"]
+__all__ = [
+    "LIST",
+    "load_packs",
+    "misnamed_list",
+    "pack_cards",
+    "pack_findings",
+    "pack_paths",
+    "read_packs",
+]
 
 LIST = "drumpacks.txt"
 """The workspace's list of packs: one folder a line."""
@@ -74,6 +82,14 @@ def pack_paths(workspace: Path) -> Iterator[Path]:
             yield from [folder / "bin" / name for name in _names(folder / "bin")]
         except (OSError, ValueError):
             continue
+
+
+def pack_cards(workspace: Path) -> list[PurePath]:
+    """The cards of the packs that are listed, as the list names their folders."""
+    try:
+        return [line.card for line in _lines(workspace)]
+    except WorkspaceError:
+        return []
 
 
 async def pack_findings(workspace: Workspace) -> list[Finding]:

@@ -21,7 +21,8 @@ from drumbeat.runtime.services import Services
 from drumbeat.runtime.turns import Ask, Frame
 from drumbeat.runtime.working_folder import WorkingFolder, folder_env, make_ready
 
-_SYSTEM_PROMPT = PurePath("SYSTEM.md")
+SYSTEM_PROMPT = PurePath("SYSTEM.md")
+"""The workspace's rules for jobs."""
 
 
 class Unready(Exception):  # noqa: N818  a signal to the run
@@ -258,9 +259,9 @@ class Preparation:
 
 
 def _system_prompt(workspace: Path) -> str | None:
-    path = workspace / _SYSTEM_PROMPT
+    path = workspace / SYSTEM_PROMPT
     try:
-        data = read_inside(workspace, _SYSTEM_PROMPT)
+        data = read_inside(workspace, SYSTEM_PROMPT)
     except FileFault as fault:
         if fault.kind == "missing" and not path.is_symlink():
             return None
@@ -281,7 +282,7 @@ def _unruled(why: str) -> Unready:
         Problem(
             code="system-prompt-unreadable",
             message=why,
-            remedy=f"mend {_SYSTEM_PROMPT} or take it away: no job runs without its rules",
+            remedy=f"mend {SYSTEM_PROMPT} or take it away: no job runs without its rules",
         )
     )
 
