@@ -146,7 +146,10 @@ class StoreError(DrumbeatError):
 
 
 class EventsExpired(DrumbeatError):
-    """`events(after=…)` was asked to start before the oldest event that is kept.
+    """`events(after=…)` was asked to start where there are no events.
+
+    `events-expired`: before the oldest one that is kept. `events-ahead`: behind the last one, as
+    after a backup was put back, whose ids then come a second time.
 
     Args:
         problem: what was asked for.

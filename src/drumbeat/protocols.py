@@ -424,7 +424,8 @@ class Store(Protocol):
         Once an id was returned, no lesser one appears.
 
         Raises:
-            EventsExpired: events behind `after` were purged.
+            EventsExpired: events behind `after` were purged, or `after` is greater than any id that
+                was given out.
         """
         ...
 

@@ -525,6 +525,22 @@ async def test_reading_behind_purged_events_says_where_to_read_on(tmp_path: Path
     await store.close()
 
 
+async def test_an_id_that_no_event_had_is_refused_and_heard_of_while_waiting(
+    tmp_path: Path,
+) -> None:
+    """A store that was put back from a backup knows nothing of it."""
+    store = await opened(tmp_path)
+    assert await store.events(after=0, limit=9, wait=timedelta()) == []
+    await store.record(events=[event(), event(), event()])
+    await store._write("purge", lambda ledger: purge(ledger.db, 1))
+    assert await store.events(after=3, limit=9, wait=timedelta()) == []
+    for wait in (timedelta(), timedelta(days=1)):
+        with pytest.raises(EventsExpired, match="the last event is 3, and those after 4") as caught:
+            await store.events(after=4, limit=9, wait=wait)
+        assert (caught.value.problem.code, caught.value.after) == ("events-ahead", 1)
+    await store.close()
+
+
 def purge(db: Any, upto: int) -> None:
     db.execute("DELETE FROM events WHERE id <= ?", (upto,))
     db.execute("UPDATE meta SET value = ? WHERE name = 'purged'", (upto,))

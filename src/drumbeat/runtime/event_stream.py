@@ -46,7 +46,8 @@ class EventStream(AsyncIterator[Event]):
         """Return the next event, waiting for it when the events are followed.
 
         Raises:
-            EventsExpired: events behind the last one that was seen were purged.
+            EventsExpired: events behind the last one that was seen were purged, or there is no
+                such event any more.
             StoreError: the store could not be read.
             StopAsyncIteration: there is no further event, or the client was left.
         """

@@ -225,7 +225,7 @@ def read_events(db: sqlite3.Connection, after: int, limit: int) -> list[Event]:
     """Return the events behind `after`, in order.
 
     Raises:
-        EventsExpired: some of them were purged.
+        EventsExpired: some of them were purged, or there never was an event `after` in this store.
         StoreError: a record cannot be read.
     """
     (purged,) = db.execute("SELECT value FROM meta WHERE name = 'purged'").fetchone()
@@ -241,7 +241,25 @@ def read_events(db: sqlite3.Connection, after: int, limit: int) -> list[Event]:
     rows = db.execute(
         "SELECT id, record FROM events WHERE id > ? ORDER BY id LIMIT ?", (after, max(0, limit))
     ).fetchall()
+    if not rows and after > purged:
+        newest = db.execute("SELECT id FROM events ORDER BY id DESC LIMIT 1").fetchone()
+        last = purged if newest is None else newest[0]
+        if after > last:
+            raise _never_there(after, last=last, purged=purged)
     return [decode(Event, record, f"the event {number}", id=number) for number, record in rows]
+
+
+def _never_there(after: int, *, last: int, purged: int) -> EventsExpired:
+    return EventsExpired(
+        Problem(
+            code="events-ahead",
+            message=f"the last event is {last}, and those after {after} were asked for: a backup "
+            "was put back, or the id is of another data folder",
+            remedy=f"forget the id, and read on from after={purged}, which is all that is kept: "
+            "some of it was seen before",
+        ),
+        purged,
+    )
 
 
 def read_marks(db: sqlite3.Connection, prefix: str) -> list[Mark]:

@@ -622,6 +622,12 @@ async def _check_purge(store: Store) -> None:
     _same(await there("purge-going"), (1, 1), "what has not ended is kept")
     rest = await store.events(after=last, limit=9, wait=timedelta())
     _same(rest, [], "all events may go, and reading goes on behind the last of them")
+    try:
+        await store.events(after=last + 1, limit=9, wait=timedelta())
+    except EventsExpired as expired:
+        _same(expired.after, last, "EventsExpired says from where on there are events")
+    else:
+        _true(False, "reading behind an id that was never given out raises EventsExpired")
     intent = _given(await store.claim_intent(now=base), "an old intent is still delivered")
     await store.settle_intent(intent, "delivered")
     ended = attrs.evolve(_run(going, verdict="withhold"), finished_at=base)
