@@ -713,10 +713,10 @@ class Client(Entered):
     def events(self, after: int = 0, *, follow: bool = True) -> AsyncIterator[Event]:
         """The durable event stream, in order, from the event behind the id `after`.
 
-        The iterator raises `EventsExpired` when events behind `after` were purged, or there never was
-        an event of that id (a backup was put back, and ids come a second time), and `StoreError`
-        when the store could not be read; ask it again, or for another one from the last id that was
-        seen. It need not be closed.
+        The iterator raises `EventsExpired` when events behind `after` were purged, or there never
+        was an event of that id (a backup was put back, and ids come a second time), and
+        `StoreError` when the store could not be read; ask it again, or for another one from the
+        last id that was seen. It need not be closed.
 
         Args:
             after: the id of the last event that was seen; 0 for all.
