@@ -4,17 +4,23 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from drumbeat import (
     AgentError,
     ContextCeiling,
     ConversationNotFound,
+    Pin,
+    Problem,
     Reply,
     RunRecord,
+    StoreError,
     Turn,
 )
 from drumbeat.runtime.pins import SessionPins
+from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ScriptedAgent, drive
 
 pytestmark = pytest.mark.anyio
@@ -297,8 +303,6 @@ async def test_a_run_waits_for_its_conversation(host: Any) -> None:
 
 
 async def test_a_run_waits_for_a_store_in_trouble(host: Any) -> None:
-    from drumbeat import Problem, StoreError
-
     host.write()
     store = host.faulty()
     full = StoreError(Problem(code="store-full", message="full", remedy="make room"))
@@ -335,3 +339,93 @@ async def test_a_pin_that_cannot_be_written_fails_the_run(host: Any) -> None:
     assert (run.state, run.failure.code) == ("failed", "pins-damaged")
     assert len(host.agent.turns) == 1
     assert run.turns[0].reply.text == "done"
+
+
+# ---- trouble that begins during a run
+
+
+FULL = StoreError(Problem(code="store-full", message="the disk is full", remedy="make room"))
+NO_SPACE = StoreError(
+    Problem(code="pins-inaccessible", message="no space left on device", remedy="make room")
+)
+
+
+class Journal(SqliteStore):
+    """A store whose disk is full when a rotation is journaled, or when that is completed."""
+
+    left: int = 0
+    completing: bool = False
+
+    async def record(self, **given: Any) -> None:
+        rotations = [mark for mark in given.get("marks", ()) if mark.key.startswith("rotation:")]
+        if self.left and any((mark.value is None) == self.completing for mark in rotations):
+            self.left -= 1
+            raise FULL
+        await super().record(**given)
+
+
+@pytest.mark.parametrize("completing", [False, True])
+async def test_a_full_disk_at_a_rotation_costs_time_and_no_fire(
+    host: Any, completing: bool
+) -> None:
+    """There is one rotation, however often it is tried."""
+    host.file("jobs/job.md", "---\n---\nLook.\n")
+    store = Journal(host.data / "drumbeat.db", clock=host.clock)
+    async with host.engine(store=store) as engine:
+        await engine.run("job")
+        store.left, store.completing = 2, completing
+        await engine.fire("job", slot="ticket-17")
+        await host.clock.advance(timedelta(minutes=10))
+        run, _ = await engine.runs()
+        assert (run.fire.slot, run.state) == ("ticket-17", "succeeded")
+        assert store.left == 0
+        assert len(await host.events(engine, "session_rotated")) == 1
+        assert (await engine.status()).faults == ()
+
+
+class Pins(SessionPins):
+    """Pins whose disk is full for some writes."""
+
+    left: int = 0
+
+    async def set(self, slug: str, pin: Pin, /) -> None:
+        if self.left:
+            self.left -= 1
+            raise NO_SPACE
+        await super().set(slug, pin)
+
+
+async def test_a_full_disk_at_the_pin_keeps_the_answer_and_the_run(host: Any) -> None:
+    host.write()
+    host.data.mkdir()
+    pins = Pins(host.data, clock=host.clock)
+    pins.left = 2
+    with capture_logs() as logs:
+        async with host.engine(pins=pins) as engine:
+            await engine.fire("check")
+            await host.clock.advance(timedelta(seconds=1))
+            (run,) = await engine.runs()
+            assert [turn.reply.text for turn in run.turns if turn.reply] == ["done"]
+            assert [fault.code for fault in (await engine.status()).faults] == ["pins-inaccessible"]
+            await host.clock.advance(timedelta(minutes=10))
+            (run,) = await engine.runs()
+            assert run.state == "succeeded"
+            assert set(await engine.sessions()) == {"check"}
+            assert (await engine.status()).faults == ()
+    said = [line["event"] for line in logs if line["event"].startswith("pins_")]
+    assert said == ["pins_trouble", "pins_recovered"]
+
+
+async def test_a_run_that_waits_for_its_pin_is_interrupted_by_the_drain(host: Any) -> None:
+    host.write()
+    host.data.mkdir()
+    pins = Pins(host.data, clock=host.clock)
+    pins.left = 1000
+    async with host.engine(pins=pins) as engine:
+        await engine.fire("check")
+        await host.clock.advance(timedelta(seconds=1))
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.drain, "a test")
+            await host.clock.advance(timedelta(minutes=10))
+        (run,) = await engine.runs()
+        assert run.state == "interrupted"

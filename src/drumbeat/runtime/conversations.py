@@ -61,9 +61,8 @@ class Conversation(Exchange):
         services, automation = self.services, self.automation
         while True:
             self.day = services.clock.now().astimezone(services.zone(automation.kind)).date()
-            await complete_one(services, automation.slug)
-            await rotate_if_asked(services, automation.slug)
-            self.pin = await self._pinned()
+            await services.endure(self._carry_out_what_was_asked)
+            self.pin = await services.endure(self._pinned)
             reason = decide_rotation(
                 automation.conversation,
                 self.pin,
@@ -78,8 +77,13 @@ class Conversation(Exchange):
             self.handle = None if self.pin is None else self.pin.handle
             await self.hold()
             # Whoever talked in it until a moment ago may have left another handle.
-            if self.pin == await self._pinned():
+            if self.pin == await services.endure(self._pinned):
                 return
+
+    async def _carry_out_what_was_asked(self) -> None:
+        # In this order also when it is done again: what was begun answers the request.
+        await complete_one(self.services, self.automation.slug)
+        await rotate_if_asked(self.services, self.automation.slug)
 
     async def hold(self) -> None:
         """Take the conversation; while somebody else has it, wait without a place among the runs.
@@ -130,15 +134,28 @@ class Conversation(Exchange):
 
     async def _rotate(self, reason: Rotation, note: str = "") -> None:
         self.rotation = reason
-        await rotate(
-            self.services,
-            self.frame.slug,
-            reason=reason,
-            note=note,
-            now=self.services.clock.now(),
-            run_id=self.frame.run_id,
-            session_id=self.session_id,
-        )
+        now, begun = self.services.clock.now(), False
+
+        def begin() -> None:
+            nonlocal begun
+            begun = True
+
+        async def leave() -> None:
+            if begun:
+                await complete_one(self.services, self.frame.slug)
+                return
+            await rotate(
+                self.services,
+                self.frame.slug,
+                reason=reason,
+                note=note,
+                now=now,
+                run_id=self.frame.run_id,
+                session_id=self.session_id,
+                begun=begin,
+            )
+
+        await self.services.endure(leave)
         self.pin = None
 
     async def _pinned(self) -> Pin | None:
@@ -157,7 +174,6 @@ class Conversation(Exchange):
         """
         reply = await super().take(ask)
         turn = self.records[-1]
-        await self._keep_pin(reply, turn.started_at)
         # The run goes with it, so that what a crash leaves can be answered in its conversation.
         await self.journal.note(
             "turn_completed",
@@ -172,6 +188,8 @@ class Conversation(Exchange):
             retried=list(self.retried),
             session_id=self.session_id,
         )
+        # Behind that: the answer stands, whatever becomes of the pin.
+        await self._keep_pin(reply, turn.started_at)
         return reply
 
     async def _keep_pin(self, reply: Reply, at: datetime) -> None:
@@ -185,8 +203,12 @@ class Conversation(Exchange):
             day=self.day,
             at=at,
         )
-        pin = attrs.evolve(pin, handle=reply.handle)
-        async with self.services.pinning:
-            with holding(self.services.clock, "pins"):
-                await self.services.pins.set(self.frame.slug, pin)
-        self.pin = pin
+        kept = attrs.evolve(pin, handle=reply.handle)
+
+        async def keep() -> None:
+            async with self.services.pinning:
+                with holding(self.services.clock, "pins"):
+                    await self.services.pins.set(self.frame.slug, kept)
+
+        await self.services.endure(keep)
+        self.pin = kept

@@ -12,6 +12,7 @@ Within a process all of it happens under `Services.pinning`, and so does whateve
 rotation clears what was pinned as it was planned, and nothing that a run pinned since.
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime
 from uuid import uuid4
@@ -39,6 +40,7 @@ async def rotate(
     run_id: str | None,
     session_id: str | None = None,
     answering: Mark | None = None,
+    begun: Callable[[], None] | None = None,
 ) -> None:
     """Clear the pin of `slug`, leaving the three marks of a rotation (spec, section 7).
 
@@ -52,6 +54,7 @@ async def rotate(
         session_id: the conversation that is given up, where nothing is pinned.
         answering: the request that asks for it; when somebody else answers it first, nothing is
             done.
+        begun: told once it is journaled: from then on it is completed, and never done anew.
 
     Raises:
         StoreError: the database or the pins could not be written; whoever looks next completes it.
@@ -66,6 +69,7 @@ async def rotate(
             run_id=run_id,
             session_id=session_id,
             answering=answering,
+            begun=begun,
         )
 
 
@@ -79,6 +83,7 @@ async def _rotate(
     run_id: str | None,
     session_id: str | None = None,
     answering: Mark | None = None,
+    begun: Callable[[], None] | None = None,
 ) -> None:
     note = services.redactor.text(note)
     while True:
@@ -99,6 +104,8 @@ async def _rotate(
             if answering is not None and not await _stands(services, answering):
                 return
             continue  # somebody else's rotation came first: carry that out, then do this one
+        if begun is not None:
+            begun()
         await _complete_one(services, slug)
         return
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from secrets import token_hex
 from traceback import format_exception
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import attrs
@@ -27,7 +27,11 @@ from drumbeat.runtime.skills import Layers
 from drumbeat.runtime.threads import Threads
 from drumbeat.runtime.workspace import WorkspaceCache
 
+T = TypeVar("T")
+
 _PROBE = "probe:store"
+_LASTING = frozenset({"pins-damaged", "pins-newer"})
+"""What people have to mend: the run fails, and says so."""
 
 
 @attrs.define(kw_only=True)
@@ -186,6 +190,43 @@ class Services:
         mark = marks[0] if marks else Mark(key=_PROBE, value=None)
         await self.store.record(marks=(attrs.evolve(mark, value=self.clock.now().isoformat()),))
         self.healthy()
+
+    async def endure(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await `call()` until the store and the pins let it end, and return what it returns.
+
+        For what a run does before and between its turns: trouble that passes costs it time and not
+        its fire. When the engine drains meanwhile, the drain ends the run as interrupted.
+
+        Args:
+            call: awaited again each `Settings.store_probe`; it has to bear that.
+
+        Raises:
+            StoreError: no waiting mends it: the pins are damaged or of a newer release.
+            Exception: whatever else `call` raises.
+        """
+        while True:
+            seen = self.drain_begun.count
+            try:
+                result = await call()
+            except StoreError as error:
+                if error.problem.code in _LASTING:
+                    raise
+                if error.problem.code.startswith("pins-"):
+                    self._pins_trouble(error)
+                else:
+                    self.trouble(error)
+                if self.draining:
+                    await anyio.sleep_forever()
+                await self.drain_begun.wait(seen, clock=self.clock, limit=self.settings.store_probe)
+            else:
+                if self.faults.pop("pins", None) is not None:
+                    log.info("pins_recovered")
+                return result
+
+    def _pins_trouble(self, error: StoreError) -> None:
+        if "pins" not in self.faults:
+            log.error("pins_trouble", code=error.problem.code, message=error.problem.message)
+        self.faults["pins"] = error.problem
 
     async def insist(self, write: Callable[[], Awaitable[None]]) -> bool:
         """Await `write()` until the store takes it, and return True.
