@@ -719,7 +719,7 @@ class Client(Entered):
         last id that was seen. It need not be closed.
 
         Args:
-            after: the id of the last event that was seen; 0 for all.
+            after: the id of the last event that was seen; 0 begins with the first that is kept.
             follow: go on with further events as they come, until the client is left; False ends
                 with the last one there is.
         """

@@ -97,6 +97,19 @@ async def test_reading_from_what_was_forgotten_is_refused(host: Any) -> None:
         assert first.kind == "fire_added"
 
 
+async def test_reading_from_the_beginning_begins_with_what_is_kept(host: Any) -> None:
+    """Also for who asks month after month for all there is, as a host's first look does."""
+    host.write()
+    async with host.engine(settings=SHORT) as engine:
+        await engine.run("check")
+        (last, *_) = [each async for each in engine.events(follow=False)][-1:]
+        await drive(engine, until=host.clock.now() + 4 * DAY)
+        await engine.run("check")
+        kept = [each.id async for each in engine.events(follow=False)]
+        assert kept[0] > last.id
+        assert (await anext(engine.events())).id == kept[0]
+
+
 async def test_a_schedule_does_not_fire_again_what_was_forgotten(host: Any) -> None:
     """What a schedule has accounted for is a mark of its own."""
     host.write(trigger={"type": "schedule", "expression": "daily at 13:00"})

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import click
 
-from drumbeat import Client, Event, EventsExpired, Fire, InboxState, Status
+from drumbeat import Client, Event, Fire, InboxState, Status
 from drumbeat.cli.group import data_dir_option, workspace_option
 from drumbeat.cli.listed import slugs_seen
 from drumbeat.cli.output import Output, local, visible
@@ -146,6 +146,7 @@ async def _sessions(output: Output, workspace: Path, data_dir: Path | None) -> N
 @click.option(
     "--after",
     type=click.IntRange(0),
+    default=0,
     help="The id of the last event that was seen.",
     show_default="all that are kept",
 )
@@ -162,25 +163,13 @@ def events(output: Output, /, **options: Any) -> None:
 
     async def show() -> None:
         async with Client(options["workspace"], data_dir=options["data_dir"]) as client:
-            after = options["after"]
-            start = await _first(client) if after is None else after
-            async for event in client.events(start, follow=options["follow"]):
+            async for event in client.events(options["after"], follow=options["follow"]):
                 output.line(_as_json(event) if options["as_json"] else _as_text(event))
 
     try:
         anyio.run(show)
     except KeyboardInterrupt:
         return  # how following ends
-
-
-async def _first(client: Client) -> int:
-    """Behind which id the events that are kept begin."""
-    try:
-        async for _ in client.events(follow=False):
-            break
-    except EventsExpired as expired:
-        return expired.after
-    return 0
 
 
 def _as_json(event: Event) -> str:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 
 from drumbeat.core.model import Event
-from drumbeat.errors import StoreError
+from drumbeat.errors import EventsExpired, StoreError
 from drumbeat.protocols import Clock, Store
 
 _PAGE = 500
@@ -22,7 +22,7 @@ class EventStream(AsyncIterator[Event]):
         readable: gives the store, or None while there is none.
         is_over: whether the client was left.
         clock: what is waited on while there is no store.
-        after: the id of the last event that was seen.
+        after: the id of the last event that was seen; 0 begins with the first that is kept.
         follow: go on with further events as they come.
     """
 
@@ -58,6 +58,12 @@ class EventStream(AsyncIterator[Event]):
                     wait = _WAIT if self._follow else timedelta(0)
                     found = await store.events(after=self._after, limit=_PAGE, wait=wait)
                     self._page.extend(found)
+            except EventsExpired as expired:
+                if self._after:
+                    raise
+                # Who has seen none misses none: what is kept begins later.
+                self._after = expired.after
+                continue
             except StoreError:
                 if self._is_over():
                     break
