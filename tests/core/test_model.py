@@ -19,6 +19,7 @@ from drumbeat.core.model import (
     Usage,
     Workspace,
 )
+from drumbeat.errors import Problem
 
 HOURLY = Interval(every=timedelta(hours=1))
 INBOX = InboxTrigger(system="imap", address="a@b.c", allow_from=())
@@ -70,3 +71,20 @@ def test_usage_adds_up_and_an_unknown_cost_stays_unknown(
 def test_a_turn_is_one_text_for_agents_that_take_one(context: str, text: str) -> None:
     fields: dict[str, Any] = dict.fromkeys(field.name for field in attrs.fields(Turn))
     assert Turn(**fields | {"prompt": "Do it.", "context": context}).text == text
+
+
+def test_a_workspace_says_for_which_slugs_there_are_files() -> None:
+    sound = Automation(slug="sound", name="Sound", kind="job", steps=())
+    problem = Problem(code="body-blank", message="blank", remedy="write a prompt")
+    workspace = Workspace(
+        path=Path("w"),
+        automations=(sound,),
+        problems={Path("jobs/broken.md"): (problem,)},
+        packs=(),
+    )
+    assert [workspace.stands(slug) for slug in ("sound", "broken", "brok", "gone")] == [
+        True,
+        True,
+        False,
+        False,
+    ]

@@ -193,6 +193,11 @@ class Workspace:
                 return automation
         return None
 
+    def stands(self, slug: str) -> bool:
+        """Whether there is a file for `slug`, broken or not."""
+        broken = any(path.stem == slug for path in self.problems)
+        return broken or self.find(slug) is not None
+
 
 # ---- runs: what happened
 

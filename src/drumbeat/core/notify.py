@@ -10,7 +10,7 @@ that is never closed hides nothing.
 
 import re
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Literal, TypeGuard, get_args
 
 import attrs
 
@@ -59,7 +59,7 @@ _MARKER = re.compile(
 _FENCE = re.compile(r"[\s>]*(?P<run>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)", re.DOTALL)
 
 
-def needs_judgment(policy: str) -> bool:
+def needs_judgment(policy: str) -> TypeGuard[Literal["auto", "urgent-only"]]:
     """Whether a run under `policy` ends with a judgment turn.
 
     Raises:

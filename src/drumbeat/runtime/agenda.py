@@ -33,6 +33,7 @@ from drumbeat.core.schedule import format_schedule, parse_schedule
 from drumbeat.errors import ClaimLost, ScheduleError
 from drumbeat.runtime.contained import contained, forgotten
 from drumbeat.runtime.log import log
+from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.schedule_marks import (
     PREFIX,
     Standing,
@@ -261,7 +262,7 @@ class Agenda:
             else:
                 break
         if moved.version == 0:
-            (moved,) = (found for found in await store.marks(moved.key) if found.key == moved.key)
+            moved = await mark_of(store, moved.key)
         else:
             moved = attrs.evolve(moved, version=moved.version + 1)
         self._marks[slug] = moved

@@ -20,7 +20,6 @@ from drumbeat.core.model import (
     DeliveryIntent,
     Event,
     Fire,
-    Mark,
     RunRecord,
     Usage,
 )
@@ -29,6 +28,7 @@ from drumbeat.errors import ClaimLost, Problem
 from drumbeat.runtime.inbox_marks import after_run, lines_of
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
+from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.requests import CANCEL, cancelled, request_of
 from drumbeat.runtime.services import Services
 
@@ -110,9 +110,8 @@ async def conclude(  # noqa: PLR0917  a run is these six things
             ending = await _as_asked(services, record, ending)
         if ending.state != "succeeded" and ending.problem is None:
             ending = attrs.evolve(ending, problem=_INTERRUPTED)
-        found = [mark for mark in await services.store.marks(key) if mark.key == key]
-        mark = found[0] if found else Mark(key=key, value={"finished": None, "streak": None})
-        before = mark.value["streak"]
+        mark = await mark_of(services.store, key)
+        before = None if mark.value is None else mark.value["streak"]
         streak = None if before is None else Streak.from_json(before)
         final, judged = _judged(services, automation.notify, ending)
         again_at = next_attempt(

@@ -8,6 +8,7 @@ from drumbeat.core.model import Mark
 from drumbeat.errors import Problem
 from drumbeat.protocols import Store
 from drumbeat.runtime.log import log
+from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.services import Services
 
 _PREFIX = "inbox-fault:"
@@ -101,8 +102,7 @@ class InboxFaults:
     async def _mark(self, slug: str) -> Mark:
         if slug not in self._marks:
             key = _PREFIX + slug
-            found = [mark for mark in await self.services.store.marks(key) if mark.key == key]
-            self._marks[slug] = found[0] if found else Mark(key=key, value=None)
+            self._marks[slug] = await mark_of(self.services.store, key)
         return self._marks[slug]
 
     async def _move(self, mark: Mark, value: Any, *events: Any) -> None:

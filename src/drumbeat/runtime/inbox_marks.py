@@ -7,6 +7,7 @@ import attrs
 from drumbeat.core.inbox import Standing, inbox_prefix, message_lines
 from drumbeat.core.model import Fire, Mark, RunState
 from drumbeat.protocols import Store
+from drumbeat.runtime.marks import mark_of
 
 
 async def read_standing(store: Store, key: str) -> tuple[Mark, Standing | None]:
@@ -15,8 +16,7 @@ async def read_standing(store: Store, key: str) -> tuple[Mark, Standing | None]:
     Raises:
         StoreError: the store could not be read.
     """
-    found = [mark for mark in await store.marks(key) if mark.key == key]
-    mark = found[0] if found else Mark(key=key, value=None)
+    mark = await mark_of(store, key)
     return mark, Standing.from_json(mark.value)
 
 

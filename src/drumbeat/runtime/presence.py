@@ -12,11 +12,11 @@ from typing import Any, Final
 import attrs
 from anyio import to_thread
 
-from drumbeat.core.model import Mark
 from drumbeat.errors import ClaimLost, Problem, StoreError
 from drumbeat.protocols import Store
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.log import log
+from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.schedule_marks import instant
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.sign_of_life import SignOfLife, read_sign, write_sign
@@ -53,7 +53,7 @@ class Presence:
         if self._started is None:
             self._started = services.clock.now()
             self._before = await to_thread.run_sync(read_sign, services.data_dir)
-        now, mark = self._started, await _mark(services.store)
+        now, mark = self._started, await mark_of(services.store, _KEY)
         value = mark.value or {"seen": None, "stopped": True, "gaps": []}
         seen, stopped = _seen(value, self._before), value["stopped"]
         gaps = [*value["gaps"]]
@@ -106,7 +106,7 @@ class Presence:
         )
         try:
             await self.begin()
-            mark = await _mark(services.store)
+            mark = await mark_of(services.store, _KEY)
             value = {**mark.value, "seen": now.isoformat(), "stopped": True}
             await services.store.record(marks=(attrs.evolve(mark, value=value),), events=(event,))
         except (StoreError, ClaimLost) as error:  # another engine may have the folder by now
@@ -131,7 +131,7 @@ async def absence(
     Raises:
         StoreError: the store could not be read.
     """
-    value = None if store is None else (await _mark(store)).value
+    value = None if store is None else (await mark_of(store, _KEY)).value
     if value is None:
         return None
     seen = _seen(value, await to_thread.run_sync(read_sign, data_dir))
@@ -150,8 +150,3 @@ def _seen(value: Any, sign: SignOfLife | None) -> datetime | None:
     if seen is None or sign is None:
         return seen
     return max(seen, sign.at)
-
-
-async def _mark(store: Store) -> Mark:
-    found = [mark for mark in await store.marks(_KEY) if mark.key == _KEY]
-    return found[0] if found else Mark(key=_KEY, value=None)

@@ -22,6 +22,7 @@ import attrs
 from drumbeat.core.model import Event, Mark, RunRecord
 from drumbeat.errors import ClaimLost, DrumbeatError, NotFound, Problem
 from drumbeat.protocols import Clock, Store
+from drumbeat.runtime.marks import mark_of
 
 __all__ = [
     "CANCEL",
@@ -61,11 +62,6 @@ def check_reason(reason: str) -> str:
     return " ".join(reason.split())
 
 
-async def _mark(store: Store, key: str) -> Mark:
-    found = (mark for mark in await store.marks(key) if mark.key == key)
-    return next(found, Mark(key=key, value=None))
-
-
 # ---- paused
 
 
@@ -89,7 +85,7 @@ async def set_paused(store: Store, slug: str, reason: str | None, *, clock: Cloc
         StoreError: it could not be committed.
     """
     while True:
-        mark = await _mark(store, _PAUSED + slug)
+        mark = await mark_of(store, _PAUSED + slug)
         before = None if mark.value is None else mark.value["reason"]
         if before == reason:
             return
@@ -126,7 +122,7 @@ async def ask(store: Store, key: str, reason: str, *, clock: Clock) -> None:
         StoreError: it could not be committed.
     """
     while True:
-        mark = await _mark(store, key)
+        mark = await mark_of(store, key)
         if mark.value is not None:
             return
         value = {"reason": reason, "at": clock.now().isoformat()}
@@ -152,7 +148,7 @@ async def request_of(store: Store, key: str) -> Mark | None:
     Raises:
         StoreError: the store could not be read.
     """
-    mark = await _mark(store, key)
+    mark = await mark_of(store, key)
     return None if mark.value is None else mark
 
 

@@ -22,13 +22,14 @@ import attrs
 
 from drumbeat.core.belief import CONFIRMED, Belief, believe
 from drumbeat.core.identity import run_began
-from drumbeat.core.model import Mark, RunRecord
+from drumbeat.core.model import RunRecord
 from drumbeat.errors import StoreError
 from drumbeat.protocols import Store
 from drumbeat.runtime.borrowed import borrowed
 from drumbeat.runtime.clock import holding, nap
 from drumbeat.runtime.contained import contained
 from drumbeat.runtime.log import log
+from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.schedule_marks import instant
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.store_retention import REMEMBERED
@@ -83,7 +84,7 @@ class Retention:
         """
         services = self.services
         self._since = services.clock.monotonic()
-        value = (await _clock_mark(services.store)).value
+        value = (await mark_of(services.store, _KEY)).value
         if value is not None:
             believed, doubted = instant(value["believed"]), instant(value["doubted"])
             self._belief = Belief(believed=believed, doubted=doubted)
@@ -105,7 +106,7 @@ class Retention:
             "believed": None if belief.believed is None else belief.believed.isoformat(),
             "doubted": None if belief.doubted is None else belief.doubted.isoformat(),
         }
-        mark = attrs.evolve(await _clock_mark(services.store), value=value)
+        mark = attrs.evolve(await mark_of(services.store, _KEY), value=value)
         await services.store.record(marks=(mark,))
         self._belief = belief
         if belief.doubted is None:
@@ -155,7 +156,7 @@ class Retention:
         store = self.services.store
         earlier = await forgotten_before(store)
         if earlier is None or earlier < before:
-            mark = attrs.evolve(await _mark(store, _FORGOTTEN), value=before.isoformat())
+            mark = attrs.evolve(await mark_of(store, _FORGOTTEN), value=before.isoformat())
             await store.record(marks=(mark,))
 
     def _aged(self, now: datetime) -> list[tuple[Path, bool]]:
@@ -255,16 +256,7 @@ async def forgotten_before(store: Store) -> datetime | None:
     Raises:
         StoreError: the store could not be read.
     """
-    return instant((await _mark(store, _FORGOTTEN)).value)
-
-
-async def _clock_mark(store: Store) -> Mark:
-    return await _mark(store, _KEY)
-
-
-async def _mark(store: Store, key: str) -> Mark:
-    found = [mark for mark in await store.marks(key) if mark.key == key]
-    return found[0] if found else Mark(key=key, value=None)
+    return instant((await mark_of(store, _FORGOTTEN)).value)
 
 
 def _is_awaited(run: RunRecord) -> bool:

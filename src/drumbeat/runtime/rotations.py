@@ -24,6 +24,7 @@ from drumbeat.errors import ClaimLost
 from drumbeat.runtime.borrowed import borrowed
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.log import log
+from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.requests import ROTATE, request_of
 from drumbeat.runtime.services import Services
 
@@ -189,8 +190,7 @@ async def _complete_one(services: Services, slug: str) -> Mark:
     """The same, and return its mark as it stands then."""
     key = _PREFIX + slug
     while True:
-        found = [mark for mark in await services.store.marks(key) if mark.key == key]
-        mark = found[0] if found else Mark(key=key, value=None)
+        mark = await mark_of(services.store, key)
         if mark.value is None:
             return mark
         await _carry_out(services, mark)

@@ -7,9 +7,10 @@ from typing import Any
 
 import attrs
 
-from drumbeat.core.model import Kind, Mark
+from drumbeat.core.model import Kind
 from drumbeat.core.settings import Settings
 from drumbeat.protocols import Store
+from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.schedule_marks import Zones
 from drumbeat.runtime.threads import Threads
 from drumbeat.runtime.zones import resolve_zone, zones_for
@@ -41,7 +42,7 @@ async def publish(store: Store, rules: Rules) -> None:
         "catch_up": rules.catch_up.total_seconds(),
         "systems": None if rules.systems is None else list(rules.systems),
     }
-    mark = await _mark(store) or Mark(key=_KEY, value=None)
+    mark = await mark_of(store, _KEY)
     if mark.value != value:
         await store.record(marks=(attrs.evolve(mark, value=value),))
 
@@ -53,8 +54,8 @@ async def read_rules(store: Store | None, *, threads: Threads) -> Rules:
         DrumbeatError: a zone is not known on this machine.
         StoreError: the store could not be read.
     """
-    mark = None if store is None else await _mark(store)
-    if mark is None:
+    mark = None if store is None else await mark_of(store, _KEY)
+    if mark is None or mark.value is None:
         zones = await threads.run(zones_for, None, dict(os.environ))
         return Rules(zones=zones, catch_up=Settings().catch_up)
     return await threads.run(_rules, mark.value)
@@ -71,7 +72,3 @@ def _rules(value: Mapping[str, Any]) -> Rules:
         catch_up=timedelta(seconds=value["catch_up"]),
         systems=None if systems is None else tuple(systems),
     )
-
-
-async def _mark(store: Store) -> Mark | None:
-    return next((mark for mark in await store.marks(_KEY) if mark.key == _KEY), None)

@@ -18,7 +18,7 @@ import attrs
 
 from drumbeat.core.config_layers import config_hash
 from drumbeat.core.model import Automation, Claim, Fire, RunRecord
-from drumbeat.core.notify import judgment_prompt
+from drumbeat.core.notify import judgment_prompt, needs_judgment
 from drumbeat.errors import (
     AgentError,
     AgentUnavailable,
@@ -270,7 +270,7 @@ class Run:
             await conversation.start_over()
             last = await self._turns_again(conversation, injected)
         policy = self.automation.notify
-        if policy in ("auto", "urgent-only"):
+        if needs_judgment(policy):
             return await self._judge(conversation, last, policy)
         return Ending(state="succeeded", final=last)
 

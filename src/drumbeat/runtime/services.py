@@ -11,7 +11,7 @@ import anyio
 import attrs
 
 from drumbeat.core.identity import run_id
-from drumbeat.core.model import Automation, Env, Event, Fire, Json, Kind, Mark, Pack, Workspace
+from drumbeat.core.model import Automation, Env, Event, Fire, Json, Kind, Pack, Workspace
 from drumbeat.core.redaction import Redactor
 from drumbeat.core.routes import BrokenRoute, Route, find_route
 from drumbeat.core.settings import Settings
@@ -20,6 +20,7 @@ from drumbeat.protocols import Agent, Clock, MailSource, Pins, Store
 from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.log import log
+from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.places import Places
 from drumbeat.runtime.run_tokens import RunTokens
 from drumbeat.runtime.signals import Signal
@@ -123,10 +124,7 @@ class Services:
 
     def stands(self, slug: str) -> bool:
         """Whether there is a file for `slug`, broken or not."""
-        workspace = self.workspace.workspace
-        return workspace.find(slug) is not None or any(
-            path.stem == slug for path in workspace.problems
-        )
+        return self.workspace.workspace.stands(slug)
 
     def new_run_id(self, now: datetime) -> str:
         """A run id for a run that begins at `now`."""
@@ -186,8 +184,7 @@ class Services:
         """
         if "store" not in self.faults:
             return
-        marks = [mark for mark in await self.store.marks(_PROBE) if mark.key == _PROBE]
-        mark = marks[0] if marks else Mark(key=_PROBE, value=None)
+        mark = await mark_of(self.store, _PROBE)
         await self.store.record(marks=(attrs.evolve(mark, value=self.clock.now().isoformat()),))
         self.healthy()
 

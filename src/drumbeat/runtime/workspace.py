@@ -58,8 +58,7 @@ class Survey:
 
     def stands(self, slug: str) -> bool:
         """Whether a file for `slug` is seen, broken or not."""
-        broken = any(path.stem == slug for path in self.workspace.problems)
-        return broken or self.workspace.find(slug) is not None
+        return self.workspace.stands(slug)
 
 
 @attrs.frozen(kw_only=True)
