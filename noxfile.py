@@ -40,6 +40,15 @@ def tests_all(session: nox.Session) -> None:
     session.run("pytest", *SHARED, *session.posargs)
 
 
+@nox.session(name="tests-floor")
+def tests_floor(session: nox.Session) -> None:
+    """Run the tests with the oldest release of each dependency that is allowed."""
+    install(session, "test")
+    allowed = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
+    session.install(*(each.replace(">=", "==") for each in allowed if ">=" in each))
+    session.run("pytest", *SHARED, *session.posargs)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, formatting and where imports point."""

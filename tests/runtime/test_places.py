@@ -54,3 +54,22 @@ async def test_who_comes_back_is_before_those_who_begin() -> None:
         places.leave("first")
     assert order == ["first", "second"]
     assert not places.take("beginner")
+
+
+async def test_a_place_that_is_given_to_one_who_is_being_cancelled_is_not_lost() -> None:
+    places = Places(1)
+    assert places.take("holder")
+    async with anyio.create_task_group() as group:
+        group.start_soon(places.come_back, "cancelled")
+        await anyio.wait_all_tasks_blocked()
+        assert places.leave("holder")
+        group.cancel_scope.cancel()
+    places.leave("cancelled")  # in case it came back all the same
+    assert [places.take("beginner"), places.take("other")] == [True, False]
+
+
+async def test_a_place_that_is_free_is_had_at_once() -> None:
+    places = Places(1)
+    await places.come_back("first")
+    assert not places.take("beginner")
+    assert places.leave("first")
