@@ -1,0 +1,151 @@
+"""A host whose disk is full for a while, or that has no descriptor left.
+
+Usage: full_disk.py FOLDER. FOLDER is a small file system of its own. Prints a JSON object: by what
+was done to the host, what came of it.
+"""
+
+import json
+import resource
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+
+from drumbeat import DeliveryIntent, Engine, Reply, Settings, StoreError, Turn
+
+TEXT = "said " * 600
+_FILE = """---
+automation:
+  name: Check
+  trigger: {type: manual}
+  conversation: continuous
+  notify: always
+  steps:
+    - {id: one, prompt: One.}
+    - {id: two, prompt: Two.}
+---
+"""
+
+
+class Disk:
+    """Takes all the room that there is, and gives it back."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def begin(self) -> None:
+        number = 0
+        for size in (1 << 16, 1 << 12, 1):
+            with suppress(OSError):
+                while True:
+                    (self._folder / f"fill-{number}").write_bytes(bytes(size))
+                    number += 1
+
+    def end(self) -> None:
+        for path in self._folder.glob("fill-*"):
+            path.unlink()
+
+
+class Descriptors:
+    """Leaves this process none beside those that are open."""
+
+    def begin(self) -> None:
+        self._before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+        taken = len(list(Path("/proc/self/fd").iterdir()))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(highest, taken) - 1, self._before[1]))
+
+    def end(self) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._before)
+
+
+@attrs.define
+class Host:
+    """The model and the way out: at the moment that is named the trouble begins."""
+
+    at: str
+    begin: Callable[[], None]
+    did: list[str] = attrs.field(factory=list)
+
+    def _reach(self, what: str) -> None:
+        self.did.append(what)
+        if what == self.at and self.did.count(what) == 1:
+            self.begin()
+
+    async def take_turn(self, turn: Turn, /) -> Reply:
+        await anyio.lowlevel.checkpoint()
+        self._reach(f"turn {turn.prompt}")
+        return Reply(text=f"{turn.prompt} {TEXT}")
+
+    async def deliver(self, intent: DeliveryIntent, /) -> None:
+        await anyio.lowlevel.checkpoint()
+        self._reach("deliver")
+
+
+async def live(folder: Path, trouble: Any, at: str) -> dict[str, Any]:
+    (folder / "workspace" / "automations").mkdir(parents=True)
+    (folder / "workspace" / "automations" / "check.md").write_text(_FILE)
+    host = Host(at, trouble.begin)
+    brief = timedelta(seconds=0.1)
+    engine = Engine(
+        folder / "workspace",
+        agent=host,
+        deliverer=host,
+        timezone="UTC",
+        settings=Settings(store_probe=brief, request_poll=brief, reload_interval=brief),
+        env={},
+    )
+    told: dict[str, Any] = {"accepted": []}
+    async with engine:
+        fire = await engine.fire("check", slot="ticket-17")
+        told["accepted"].append(fire.id)
+        with anyio.fail_after(20):
+            while at not in host.did:
+                await anyio.sleep(0.01)
+            while not (health := await engine.health()).faults:
+                with suppress(StoreError):
+                    fire = await engine.fire("check")
+                    told["accepted"].append(fire.id)
+                await anyio.sleep(0.01)
+        told["health"] = {"ok": health.ok, "faults": list(health.faults)}
+        told["did"] = list(host.did)
+        trouble.end()
+        with anyio.fail_after(20):
+            while (await engine.health()).faults:
+                await anyio.sleep(0.01)
+            await engine.settled()
+        told["after"] = [run.fire.id for run in await engine.runs()]
+        told["states"] = sorted({run.state for run in await engine.runs()})
+        told["deliveries"] = sorted({run.delivery or "" for run in await engine.runs()})
+        told["texts"] = sorted(
+            {run.intent.text == f"Two. {TEXT}" for run in await engine.runs() if run.intent}
+        )
+        told["turns"] = [len(run.turns) for run in await engine.runs()]
+        told["invalid"] = await engine.sweep()
+        told["pinned"] = list(await engine.sessions())
+    told["rubbish"] = [
+        path.name
+        for path in (folder / "workspace" / ".drumbeat").rglob("*")
+        if path.name.endswith((".partial", ".tmp", ".draft"))
+    ]
+    told["turns taken"] = sum(what.startswith("turn") for what in host.did)
+    return told
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    found = {}
+    for at in ("turn One.", "turn Two.", "deliver"):
+        name = at.replace(" ", "-")
+        found[f"disk at {at}"] = anyio.run(live, folder / name, Disk(folder), at)
+    found["descriptors"] = anyio.run(live, folder / "files", Descriptors(), "turn One.")
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""A disk that is full, and a process without descriptors: it says so, waits, and loses nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+HOST = Path(__file__).with_name("full_disk.py")
+MOUNT = 'mount -t tmpfs -o size=2m tmpfs "$0" && exec "$@"'
+
+
+def in_small_disk(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that alone sees a file system of 2 MiB at `folder`."""
+    return subprocess.run(
+        ["unshare", "-rm", "sh", "-c", MOUNT, str(folder), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What came of a host to which this was done, on asyncio alone: the disk knows no backend."""
+    folder = tmp_path_factory.mktemp("disk")
+    try:
+        allowed = in_small_disk(folder, "true").returncode == 0
+    except FileNotFoundError:
+        allowed = False
+    if not allowed:
+        pytest.skip(
+            "this system lets nobody mount a small disk; test_store_trouble.py and "
+            "test_pins_trouble.py raise the same errors without one"
+        )
+    done = in_small_disk(folder, sys.executable, str(HOST), str(folder))
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("at", ["turn One.", "turn Two.", "deliver"])
+def test_a_disk_that_is_full_for_a_while_loses_nothing(
+    seen: dict[str, dict[str, Any]], at: str
+) -> None:
+    """In the middle of a run and of a delivery: no turn twice, no text lost, no restart."""
+    told = seen[f"disk at {at}"]
+    assert told["health"]["ok"] is False
+    assert "store-full" in told["health"]["faults"]
+    assert told["did"][-1] == at, "nothing is begun while nothing can be written"
+    is_whole(told)
+
+
+def test_a_process_without_descriptors_goes_on_when_it_has_some(
+    seen: dict[str, dict[str, Any]],
+) -> None:
+    told = seen["descriptors"]
+    assert told["health"]["faults"] != []
+    assert told["did"] == ["turn One."]
+    is_whole(told)
+
+
+def is_whole(told: dict[str, Any]) -> None:
+    assert set(told["accepted"]) <= set(told["after"])
+    assert told["turns taken"] == 2 * len(told["after"])
+    assert set(told["turns"]) == {2}
+    assert told["states"] == ["succeeded"]
+    assert told["deliveries"] == ["delivered"]
+    assert told["texts"] == [True]
+    assert told["invalid"] == []
+    assert told["pinned"] == ["check"]
+    assert told["rubbish"] == []
