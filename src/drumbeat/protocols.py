@@ -257,8 +257,10 @@ class Store(Protocol):
     ) -> Claim | None:
         """Take the oldest due open fire whose slug is free and not in `skip`; count its attempt.
 
-        A follow-up is not due before its parent run has finished. What is claimed stays claimed
-        until `finish`, or until the lease has passed and `take_over` returns it.
+        A follow-up is not due before its parent run has finished. A fire that was put off, and put
+        in by a clock that was more than a day ahead of `now`, counts its delay from `now` on; mail
+        that is to be tried again more than a day from now is due at once. What is claimed stays
+        claimed until `finish`, or until the lease has passed and `take_over` returns it.
 
         Args:
             now: a fire that is due later is left alone.

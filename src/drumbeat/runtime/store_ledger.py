@@ -27,7 +27,8 @@ __all__ = ["Ledger"]
 
 _LONG_AGO: Final = instant(datetime.min.replace(tzinfo=UTC))
 _NEVER_REAL: Final = timedelta(days=1)
-"""No pause between deliveries is as long: what lies further ahead was set by a clock that was."""
+"""No pause between deliveries, or between runs over mail, is as long: what lies further ahead was
+set by a clock that was. Nor is a fire that was put in so much later than now."""
 
 
 @attrs.define
@@ -48,6 +49,8 @@ class Ledger(FireLedger):
         self, now: datetime, run_id: str, skip: Collection[str], id: str | None
     ) -> Claim | None:
         """As `Store.claim_fire`."""
+        if id is None:
+            self._set_right(now)
         skipped = {storable(slug) for slug in skip}
         with closing(self._claimable(now, id)) as rows:
             # In Python, as one statement takes a bounded number of values.
@@ -58,6 +61,23 @@ class Ledger(FireLedger):
         fire = attrs.evolve(fire, attempt=fire.attempt + 1, run_id=storable(run_id))
         self._update(seq, fire)
         return self._lease("slug", fire.slug, run_id, seq, fire)
+
+    def _set_right(self, now: datetime) -> None:
+        """Let what was put off by a clock that was ahead be due after the time that was meant."""
+        never_real = instant(now + _NEVER_REAL)
+        misled = select_fires(
+            self.db,
+            "f.verdict IS NULL AND f.due > ? AND (f.cause = 'inbox' "
+            "OR f.due > json_extract(f.record, '$.created_at') "
+            "AND json_extract(f.record, '$.created_at') > ?) "
+            "AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.fire = f.seq)",
+            (never_real, never_real),
+            bare=True,
+        )
+        for seq, fire in misled:
+            # Mail is tried again within a day, so what is put off for longer has waited enough.
+            ahead = timedelta(0) if fire.cause == "inbox" else fire.due - fire.created_at
+            self._update(seq, attrs.evolve(fire, created_at=now, due=now + ahead))
 
     def _claimable(self, now: datetime, id: str | None) -> sqlite3.Cursor:
         which = "" if id is None else "f.id = ? AND "
