@@ -9,6 +9,7 @@ from typing import Literal, Self
 from uuid import uuid4
 
 import attrs
+from anyio import to_thread
 
 from drumbeat.core.callers import check_caller
 from drumbeat.core.explain import NEAR, Around, Known, explain, subject_of
@@ -53,6 +54,7 @@ from drumbeat.runtime.route_book import RouteBook
 from drumbeat.runtime.rules import Rules, read_rules
 from drumbeat.runtime.schedule_marks import PREFIX as SCHEDULE_MARKS
 from drumbeat.runtime.search_path import door_secrets
+from drumbeat.runtime.sign_of_life import read_sign
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.webhook_door import WebhookDoor
 from drumbeat.runtime.workspace import Survey, survey
@@ -567,7 +569,9 @@ class Client(Entered):
 
         A client knows of an engine whether there is one, and not what is in its memory: `path` and
         `stuck` are empty, and one that drains counts as `running`. Its `faults` are what is wrong
-        with the folders of the workspace, whose files are not all seen then, and with packs.
+        with the folders of the workspace, whose files are not all seen then, and with packs, and
+        what the engine said of itself, which it does with its next look at the files
+        (`Settings.reload_interval`).
 
         Raises:
             StoreError: the store could not be read.
@@ -577,7 +581,7 @@ class Client(Entered):
     async def _status(self, store: Store | None) -> Status:
         rules = await self._rules(store)
         seen = await self._survey()
-        held = await EngineLock(self.data_dir, threads=self._threads).holder() is not None
+        holder = await EngineLock(self.data_dir, threads=self._threads).holder()
         fires: list[Fire] = []
         if store is not None:
             fires = await store.fires(open=True, limit=_ALL, payloads=False)
@@ -588,14 +592,14 @@ class Client(Entered):
                 running += [run for run in runs if run.state == "running"]
         going = {run.run_id for run in running}
         return Status(
-            state="running" if held else "stopped",
+            state="stopped" if holder is None else "running",
             path=(),
             workspace=seen.workspace,
             paused={} if store is None else await requests.paused(store),
             running=tuple(running),
             stuck=(),
             waiting=tuple(fire for fire in fires if fire.run_id not in going),
-            faults=seen.problems,
+            faults=await self._all_faults(seen.problems, holder),
             zones={kind: (name, source) for kind, (_, name, source) in rules.zones.items()},
             inboxes=await inbox_states(store, seen.workspace, systems=rules.systems),
         )
@@ -603,16 +607,33 @@ class Client(Entered):
     async def health(self) -> Health:
         """Whether work is done here, cheaply; store trouble is an answer and no exception.
 
-        A client says whether there is an engine, and whether the store can be read.
+        A client says whether there is an engine, whether the store can be read, and what the engine
+        said of itself.
 
         Raises:
             DrumbeatError: outside the `async with`.
         """
         self._check_inside()
-        held = await EngineLock(self.data_dir, threads=self._threads).holder() is not None
-        state: Literal["running", "stopped"] = "running" if held else "stopped"
-        faults = await self._store_faults()
-        return Health(ok=held and not faults, state=state, faults=faults)
+        holder = await EngineLock(self.data_dir, threads=self._threads).holder()
+        state: Literal["running", "stopped"] = "stopped" if holder is None else "running"
+        told = [fault.code for fault in await self._told_faults(holder)]
+        faults = tuple(dict.fromkeys([*await self._store_faults(), *told]))
+        well = not any(code.startswith("store-") for code in faults)
+        return Health(ok=holder is not None and well, state=state, faults=faults)
+
+    async def _told_faults(self, holder: str | None) -> tuple[Problem, ...]:
+        """What the engine that holds the data folder says is wrong with it."""
+        if holder is None:
+            return ()
+        sign = await to_thread.run_sync(read_sign, self.data_dir)
+        return () if sign is None or sign.holder != holder else sign.faults
+
+    async def _all_faults(
+        self, seen: tuple[Problem, ...], holder: str | None
+    ) -> tuple[Problem, ...]:
+        known = {problem.code for problem in seen}
+        told = await self._told_faults(holder)
+        return (*seen, *(fault for fault in told if fault.code not in known))
 
     async def _store_faults(self) -> tuple[str, ...]:
         try:

@@ -2,14 +2,16 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from drumbeat import Client, EngineBusy, Problem, StoreError
+from drumbeat import Client, EngineBusy, Health, Problem, StoreError
+from drumbeat.cli.examination import examine
 from drumbeat.runtime.presence import absence
-from drumbeat.runtime.sign_of_life import NAME, read_sign
+from drumbeat.runtime.sign_of_life import NAME, SignOfLife, read_sign, write_sign
 from drumbeat.testing import ManualClock, drive
 
 pytestmark = pytest.mark.anyio
@@ -165,3 +167,63 @@ async def test_a_sign_of_life_that_cannot_be_written_is_said_once(host: Any) -> 
 
 async def test_what_is_not_known_is_no_absence(host: Any) -> None:
     assert await absence(None, host.data, START, held=False, now=START + HOUR) is None
+
+
+# ---- what clients hear of it
+
+FULL = Problem(code="store-full", message="no room", remedy="make some")
+
+
+async def examined(host: Any, now: datetime, area: str = "engine") -> Any:
+    """What `drumbeat doctor` finds in one area."""
+    found = await examine(host.workspace, data_dir=None, env={"PATH": ""}, now=now)
+    return next(each for each in found if each.name == area)
+
+
+async def test_what_is_wrong_with_an_engine_reaches_clients_and_the_doctor(host: Any) -> None:
+    """Also of a store that they can read and it cannot write; and it goes as it is over."""
+    store = host.faulty()
+    async with Client(host.workspace) as beside, host.engine(store=store):
+        await host.clock.advance(MINUTE)
+        assert (await beside.status()).faults == ()
+        assert await beside.health() == Health(ok=True, state="running")
+        assert not (await examined(host, host.clock.now())).failed
+        store.faults["record"] = [StoreError(FULL)] * 100
+        host.file("automations/broken.md", "nothing")
+        await host.clock.advance(MINUTE)
+        assert [fault.code for fault in (await beside.status()).faults] == ["store-full"]
+        assert await beside.health() == Health(ok=False, state="running", faults=("store-full",))
+        area = await examined(host, host.clock.now())
+        assert area.failed
+        assert [problem.code for problem in area.problems] == ["store-full"]
+        store.faults.clear()
+        await host.clock.advance(2 * MINUTE)
+        assert "store-full" not in [fault.code for fault in (await beside.status()).faults]
+        assert (await beside.health()).ok
+    assert (await examined(host, host.clock.now())).found == "none"
+
+
+async def test_the_doctor_notices_an_engine_that_has_fallen_silent(host: Any) -> None:
+    async with host.engine():
+        await host.clock.advance(MINUTE)
+        area = await examined(host, host.clock.now() + HOUR)
+        assert [problem.code for problem in area.problems] == ["engine-silent"]
+        assert not area.failed
+
+
+async def test_a_client_believes_no_sign_of_another_engine(host: Any) -> None:
+    async with host.engine() as engine, Client(host.workspace) as beside:
+        await host.clock.advance(MINUTE)
+        sign = SignOfLife(holder="process 1 on mars since never", at=START, faults=(FULL,))
+        write_sign(host.data, sign)
+        assert (await beside.status()).faults == ()
+        assert (await engine.status()).faults == ()
+
+
+async def test_the_doctor_looks_for_room(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with host.engine():
+        pass
+    assert not (await examined(host, host.clock.now(), "data folder")).failed
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5000))
+    area = await examined(host, host.clock.now(), "data folder")
+    assert [problem.code for problem in area.problems] == ["data-dir-full"]

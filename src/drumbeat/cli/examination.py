@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import socket
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
@@ -29,6 +30,7 @@ from drumbeat.runtime.clone import no_git
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.search_path import find_executable, search_path
+from drumbeat.runtime.sign_of_life import read_sign
 from drumbeat.runtime.skills import Layers
 from drumbeat.runtime.state import open_to_others
 from drumbeat.runtime.store_problems import store_away
@@ -41,6 +43,9 @@ __all__ = ["Examined", "examine"]
 
 _HOLDER = re.compile(r"process ([0-9]+) on (.+) since ")
 _LATE = timedelta(hours=1)
+_ROOM = 16 * 1024 * 1024
+"""Bytes that an engine should find free: what its store writes within minutes."""
+_SILENT = timedelta(minutes=5)
 _SKEW = timedelta(minutes=5)
 _LATELY = timedelta(days=7)
 
@@ -200,6 +205,16 @@ def _data_folder(folder: Path) -> Examined:
                 path=folder,
             )
         )
+    free = shutil.disk_usage(folder).free
+    if free < _ROOM:
+        problems.append(
+            Problem(
+                code="data-dir-full",
+                message=f"there are {free // 1024} KiB left on the disk of the data folder",
+                remedy="free space on it: without room the engine starts nothing",
+                path=folder,
+            )
+        )
     return Examined(name="data folder", found=str(folder), problems=tuple(problems))
 
 
@@ -267,6 +282,7 @@ async def _engine(status: Status, folder: Path, now: datetime) -> Examined:
                 path=folder / "engine.lock",
             )
         )
+    problems += await to_thread.run_sync(_said_by, holder, folder, now)
     problems += [
         Finding(
             code="fire-overdue",
@@ -276,6 +292,26 @@ async def _engine(status: Status, folder: Path, now: datetime) -> Examined:
         for fire in late
     ]
     return Examined(name="engine", found=holder, problems=tuple(problems))
+
+
+def _said_by(holder: str, folder: Path, now: datetime) -> list[Problem]:
+    """What an engine says of itself, or that it has fallen silent."""
+    sign = read_sign(folder)
+    if sign is None or sign.holder != holder:
+        return []
+    silent = now - sign.at
+    if silent < _SILENT:
+        return list(sign.faults)
+    return [
+        *sign.faults,
+        Finding(
+            code="engine-silent",
+            message=f"{holder} has given no sign of life since "
+            f"{sign.at.isoformat(timespec='seconds')}",
+            remedy="see what the process does, and what its log says: its loop stands still, or it "
+            "cannot write engine.json",
+        ),
+    ]
 
 
 def _lives(process: int) -> bool:

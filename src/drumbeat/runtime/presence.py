@@ -40,6 +40,7 @@ class Presence:
     _started: datetime | None = None
     _told: tuple[Problem, ...] | None = None
     _beat_at: float = 0.0
+    _mute: bool = False
 
     async def begin(self) -> None:
         """Say that an engine is there; to be called again until the store has taken it.
@@ -88,11 +89,11 @@ class Presence:
             with holding(services.clock, "sign of life"):
                 await to_thread.run_sync(write_sign, services.data_dir, sign)
         except OSError as error:
-            if self._told is not None:
+            if not self._mute:
                 log.warning("sign_of_life_failed", reason=error.strerror or str(error))
-            self._told = None
+            self._told, self._mute = None, True
         else:
-            self._told, self._beat_at = faults, steady
+            self._told, self._beat_at, self._mute = faults, steady, False
 
     async def end(self, fault: BaseException | None) -> None:
         """Say that the engine stops, by itself or for `fault`, as far as the store takes it."""
