@@ -236,6 +236,12 @@ def test_events_are_followed_until_they_are_interrupted(workspace: Path) -> None
 # ---- doctor
 
 
+def test_doctor_says_what_is_wrong_with_the_configuration_once(workspace: Path) -> None:
+    (workspace / "agent-config.yaml").write_text("nonsense: 1\n", encoding="utf-8")
+    result = call("doctor", "--workspace", workspace)
+    assert result.output.count("[unknown-key]") == 1
+
+
 def test_a_doctor_finds_a_good_workspace_well(workspace: Path) -> None:
     result = call("doctor")
     assert result.exit_code == 0

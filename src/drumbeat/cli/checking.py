@@ -72,17 +72,26 @@ async def check_paths(paths: Sequence[Path], *, zones: Zones, now: datetime) -> 
     return checked
 
 
-async def check_workspace(folder: Path, *, zones: Zones, now: datetime) -> list[Checked]:
+async def check_workspace(
+    folder: Path, *, zones: Zones, now: datetime, configuration: bool = True
+) -> list[Checked]:
     """Check a workspace: what is wrong around its files, between them and in each.
 
     An engine that starts on it here and now refuses what is a problem of the folder, of a pack or
     of the agent's configuration, and aborts the runs whose requirements are not met.
+
+    Args:
+        folder: the workspace.
+        zones: by kind of file.
+        now: the present instant.
+        configuration: whether that of the agent is checked, too.
     """
     around: list[Problem] = [*await misnamed_list(folder)]
-    try:
-        await load_config_layers(folder, os.environ)
-    except WorkspaceError as error:
-        around += error.problems
+    if configuration:
+        try:
+            await load_config_layers(folder, os.environ)
+        except WorkspaceError as error:
+            around += error.problems
     seen = await survey(folder)
     workspace, around = seen.workspace, [*seen.problems, *around]
     policy = {*workspace.problems, *(Path(str(each.path)) for each in workspace.automations)}

@@ -101,7 +101,10 @@ async def _files(workspace: Path, env: Env, now: datetime) -> Examined:
     except DrumbeatError:
         zones = zones_for("UTC", {})  # what is wrong is said under `zones`
     checked = await check_workspace(
-        workspace, zones={kind: zone.tzinfo for kind, zone in zones.items()}, now=now
+        workspace,
+        zones={kind: zone.tzinfo for kind, zone in zones.items()},
+        now=now,
+        configuration=False,  # an area of its own
     )
     problems = tuple(problem for entry in checked for problem in entry.problems)
     files = sum(entry.policy for entry in checked)
