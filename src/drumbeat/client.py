@@ -48,6 +48,7 @@ from drumbeat.runtime.log import log
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.presence import absence
 from drumbeat.runtime.preview import next_moment, preview, unseen_moment
+from drumbeat.runtime.receipts import kept_receipt
 from drumbeat.runtime.refusals import Refusals
 from drumbeat.runtime.retention import forgotten_before
 from drumbeat.runtime.route_book import RouteBook
@@ -448,8 +449,13 @@ class Client(Entered):
 
         Raises:
             NotFound: no such intent, or none that is to be delivered.
+            TypeError: `receipt` is no `Receipt` of texts.
             StoreError: it could not be committed.
         """
+        kept = kept_receipt(receipt, self._redactor())
+        if receipt is not None and kept is None:
+            msg = "receipt must be a Receipt whose id and url are text or None"
+            raise TypeError(msg)
         store = await self._readable()
         runs: list[RunRecord] = []
         if store is not None:
@@ -466,7 +472,7 @@ class Client(Entered):
                 run_id=run.run_id,
                 data={"intent": intent_id, "attempt": intent.attempt, "acknowledged": True},
             )
-            await store.settle_intent(intent, "delivered", receipt=receipt, events=(event,))
+            await store.settle_intent(intent, "delivered", receipt=kept, events=(event,))
             return
         raise NotFound(
             Problem(

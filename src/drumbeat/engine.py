@@ -268,7 +268,7 @@ class Engine(Client):
         await life.make_ready(holder)
         log.info("engine_started", workspace=str(self.workspace_dir), holder=holder)
         for path, found in parts.workspace.workspace.problems.items():
-            log_broken(path, found)
+            log_broken(path, found, life.services.redactor)
         return life
 
     async def _take_over(self, env: dict[str, str], holder: str) -> Life:

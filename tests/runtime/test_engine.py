@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from drumbeat import (
     Client,
@@ -20,6 +21,7 @@ from drumbeat import (
     EngineBusy,
     NotFound,
     NotRun,
+    Receipt,
     Settings,
     StoreError,
     Turn,
@@ -512,6 +514,37 @@ async def test_leaving_waits_for_deliveries_that_are_going_but_not_for_ever(host
     assert Slow.attempts == [1, 2]
     async with host.engine(deliverer=Slow()) as engine:
         assert await engine.intents("pending") == []
+
+
+async def test_a_secret_in_a_file_is_in_no_log_and_no_fault(host: Any) -> None:
+    secret = "correct-horse-battery"
+    host.write("odd", trigger={"type": "schedule", "expression": f"every {secret}"})
+    host.file("automations/broken.md", f"---\nautomation:\n  {secret}: 1\n---\n")
+    with capture_logs() as logs:
+        async with host.engine(secrets={"KEY": secret}) as engine:
+            host.file("agent-config.yaml", f"{secret}: 1\n")
+            host.file("automations/second.md", f"---\nautomation:\n  {secret}: 1\n---\n")
+            await host.look(2)
+            status = await engine.status()
+            assert len(status.faults) == 1
+            assert secret not in str(status.faults)
+    said = {line["event"] for line in logs}
+    assert {"automation_broken", "workspace_error", "automation_unschedulable"} <= said
+    assert secret not in str(logs)
+    assert "[redacted KEY]" in str(logs)
+
+
+async def test_a_receipt_that_is_acknowledged_is_redacted_and_checked(host: Any) -> None:
+    host.write()
+    async with host.engine(deliverer=None, secrets={"KEY": "correct-horse"}) as engine:
+        await engine.run("check")
+        (intent,) = await engine.intents("pending")
+        for wrong in (Receipt(id=5), "chat-1"):
+            with pytest.raises(TypeError, match="receipt must be a Receipt"):
+                await engine.acknowledge(intent.id, wrong)
+        await engine.acknowledge(intent.id, Receipt(id="chat-1", url="https://x/correct-horse"))
+        (run,) = await engine.runs()
+        assert run.receipt == Receipt(id="chat-1", url="https://x/[redacted KEY]")
 
 
 # ---- faults

@@ -279,7 +279,13 @@ class Agenda:
         for slug in self._unschedulable.keys() - never.keys():
             del self._unschedulable[slug]
         for slug, (expression, reason) in never.items():
-            log.error("automation_unschedulable", slug=slug, expression=expression, reason=reason)
+            shown = self.services.redactor.text
+            log.error(
+                "automation_unschedulable",
+                slug=slug,
+                expression=shown(expression),
+                reason=shown(reason),
+            )
             if self._unschedulable.get(slug) == expression:
                 continue
             event = self.services.event(

@@ -17,12 +17,12 @@ import attrs
 
 from drumbeat.core.backoff import delivery_pause
 from drumbeat.core.model import DeliveryIntent, Receipt, Sent
-from drumbeat.core.redaction import Redactor
 from drumbeat.errors import DeliveryRefused, NotFound, StoreError
 from drumbeat.protocols import Deliverer
 from drumbeat.runtime.answers import only, said
 from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, is_interrupt
 from drumbeat.runtime.log import log
+from drumbeat.runtime.receipts import kept_receipt
 from drumbeat.runtime.services import Services
 
 _AT_ONCE = 8
@@ -183,7 +183,7 @@ class Deliveries:
             else:
                 await self._failed(intent, made, said(error))
         else:
-            receipt = _receipt(answer, self.services.redactor)
+            receipt = kept_receipt(answer, self.services.redactor)
             if answer is not None and receipt is None:
                 log.warning("receipt_ignored", intent=intent.id, type=type(answer).__name__)
             self._renewed.pop(intent.id, None)
@@ -276,23 +276,6 @@ class Deliveries:
             except NotFound:
                 log.error("intent_gone", slug=intent.slug, intent=intent.id)
         return settled
-
-
-def _receipt(answer: object, redactor: Redactor) -> Receipt | None:
-    """The receipt as it may be kept, if a host's deliverer kept its word.
-
-    Type hints bind nobody at run time.
-    """
-    if not isinstance(answer, Receipt):
-        return None
-    parts: tuple[object, ...] = (answer.id, answer.url)
-    if not all(part is None or isinstance(part, str) for part in parts):
-        return None
-    return attrs.evolve(
-        answer,
-        id=None if answer.id is None else redactor.text(answer.id),
-        url=None if answer.url is None else redactor.text(answer.url),
-    )
 
 
 def _refusal(error: DeliveryRefused) -> str:

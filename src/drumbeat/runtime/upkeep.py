@@ -8,6 +8,7 @@ import anyio
 import attrs
 
 from drumbeat.core.model import Claim
+from drumbeat.core.redaction import Redactor
 from drumbeat.errors import ClaimLost, Problem, StoreError, WorkspaceError
 from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.clock import holding, nap
@@ -26,16 +27,19 @@ _LATEST = 100
 """So many runs are looked at for a missing `result.json` at the start."""
 
 
-def log_broken(path: Path, problems: Sequence[Problem]) -> None:
-    """Say in the log that a file does not load: where it is wrong first, and how to mend that."""
+def log_broken(path: Path, problems: Sequence[Problem], redactor: Redactor) -> None:
+    """Say in the log that a file does not load: where it is wrong first, and how to mend that.
+
+    What is quoted of the file may hold a secret that somebody wrote into it.
+    """
     first = problems[0]
     log.error(
         "automation_broken",
         path=str(path),
         line=first.line,
         code=first.code,
-        message=first.message,
-        remedy=first.remedy,
+        message=redactor.text(first.message),
+        remedy=redactor.text(first.remedy),
         problems=len(problems),
     )
 
@@ -141,7 +145,7 @@ class Upkeep:
             if change.blind:
                 return change.error
             for path in change.broken:
-                log_broken(path, services.workspace.workspace.problems[path])
+                log_broken(path, services.workspace.workspace.problems[path], services.redactor)
             self.dispatcher.removed(change.removed)
             await self.agenda.sync(services.workspace.workspace)
             await self.inboxes.sync(services.workspace.workspace)
@@ -182,7 +186,12 @@ class Upkeep:
             return
         first = problems[0]
         message = "\n".join(f"{problem.location}: {problem.message}" for problem in problems)
-        problem = attrs.evolve(first, message=message) if len(problems) > 1 else first
+        shown = services.redactor.text
+        problem = attrs.evolve(
+            first,
+            message=shown(message if len(problems) > 1 else first.message),
+            remedy=shown(first.remedy),
+        )
         log.error("workspace_error", what=what, code=problem.code, message=problem.message)
         if services.faults.get(what) == problem:
             return
