@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,7 +127,7 @@ def test_status_shows_what_runs_waits_and_is_paused(workspace: Path) -> None:
     assert "paused" in output
     assert "holiday" in output
     assert call("cancel", "20260302T1-ab", "--reason", "no").exit_code == 0
-    assert call("resume", "greeting").output == "greeting is not paused\n"
+    assert call("resume", "greeting").output == "greeting goes on\n"
     assert "holiday" not in call("status").output
 
 
@@ -137,6 +138,59 @@ def test_upcoming_says_what_is_paused(workspace: Path) -> None:
 
 
 # ---- asking
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["runs"],
+        ["upcoming"],
+        ["events"],
+        ["sessions"],
+        ["why", "greeting"],
+        ["resume", "greeting"],
+        ["cancel", "x", "--reason", "y"],
+        ["run", "greeting", "--in", "5"],
+    ],
+)
+def test_a_folder_that_cannot_be_meant_is_wrong_usage(workspace: Path, command: list[str]) -> None:
+    lived(workspace)
+    mistyped = call(*command, "--data-dir", "nowhere")
+    assert mistyped.exit_code == 2
+    assert "there is no folder nowhere" in mistyped.output
+    assert not (workspace / "nowhere").exists()
+    (workspace / "empty").mkdir()
+    elsewhere = call(*command, "--workspace", "empty")
+    assert elsewhere.exit_code == 2
+    assert "is no workspace" in " ".join(elsewhere.output.split())
+
+
+def test_status_names_what_is_broken_and_what_never_comes(workspace: Path) -> None:
+    never = HOURLY.replace("every 60 minutes", "now and then")
+    (workspace / "automations" / "never.md").write_text(never, encoding="utf-8")
+    (workspace / "automations" / "torn.md").write_text("x", encoding="utf-8")
+    shown = " ".join(call("status").output.split())
+    assert "1 enabled, 0 disabled, 1 broken, 1 never due" in shown
+    assert "torn broken automations/torn.md: " in shown
+    assert "never never due its schedule cannot be read" in shown
+    unknown = call("pause", "other", "--reason", "x")
+    assert "the workspace has: greeting, never, torn" in unknown.output
+
+
+def test_what_is_over_or_was_not_paused_is_said_to_be(workspace: Path) -> None:
+    lived(workspace)
+    assert "greeting was not paused" in call("resume", "greeting").output
+    call("pause", "greeting", "--reason", "x")
+    assert "greeting goes on" in call("resume", "greeting").output
+    with closing(sqlite3.connect(workspace / ".drumbeat" / "drumbeat.db")) as db, db:
+        (run_id,) = db.execute("select run_id from runs").fetchone()
+        db.execute(
+            "update runs set state = 'cancelled', record = json_set(record, '$.state', 'cancelled')"
+        )
+    cancelled = call("cancel", run_id, "--reason", "x")
+    assert cancelled.exit_code == 0
+    assert f"{run_id} is over: it was cancelled" in cancelled.output
 
 
 def test_what_is_unknown_is_wrong_usage(workspace: Path) -> None:
@@ -481,7 +535,6 @@ def test_a_doctor_beside_an_engine_names_its_holder(workspace: Path) -> None:
 
 def test_a_doctor_reports_a_run_without_an_intent(workspace: Path) -> None:
     lived(workspace)
-    import sqlite3
 
     with closing(sqlite3.connect(workspace / ".drumbeat" / "drumbeat.db")) as db, db:
         db.execute("DELETE FROM intents")

@@ -115,6 +115,31 @@ def test_serve_says_which_webhooks_nobody_hears(workspace: Path) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.slow
+def test_a_standby_says_so_until_it_takes_over(workspace: Path) -> None:
+    with (
+        serving(workspace) as holder,
+        subprocess.Popen(
+            [*CALL, "serve", "--agent", "proc_host:Waiting", "--workspace", "ws", "--standby"],
+            cwd=workspace.parent,
+            env=ENV,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as standby,
+    ):
+        try:
+            assert standby.stderr is not None
+            begun = read_until(standby.stderr, "standing by")
+            assert f"standing by behind process {holder.pid} on " in begun
+            assert "serving" not in begun
+            holder.send_signal(signal.SIGTERM)
+            read_until(standby.stderr, "serving; ")
+        finally:
+            standby.terminate()
+            standby.communicate(timeout=60)
+
+
 async def ask_for_a_run(workspace: Path) -> None:
     async with Client(workspace) as client:
         await client.fire("waiting")

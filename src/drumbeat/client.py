@@ -809,7 +809,8 @@ def _no_run(target: str) -> NotFound:
 
 
 def _unknown(workspace: Workspace, slug: str) -> NotFound:
-    known = ", ".join(automation.slug for automation in workspace.automations)
+    slugs = {automation.slug for automation in workspace.automations}
+    known = ", ".join(sorted(slugs.union(path.stem for path in workspace.problems)))
     return NotFound(
         Problem(
             code="slug-unknown",

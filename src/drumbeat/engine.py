@@ -571,11 +571,14 @@ class Engine(Client):
         return life
 
     def _stopped(self, message: str) -> EngineBusy:
+        remedy = "enter another engine"
+        if self._fault is not None:
+            remedy = f"look at what wait() raises, and {remedy}"
         return EngineBusy(
             Problem(
                 code="engine-stopped",
                 message=message,
-                remedy="look at what wait() raises, and enter another engine",
+                remedy=remedy,
             )
         )
 

@@ -6,7 +6,7 @@ import anyio
 import click
 
 from drumbeat import Agent, Draft
-from drumbeat.cli.group import FAILED, data_dir_option, log_to_stderr, workspace_option
+from drumbeat.cli.group import FAILED, InWorkspace, data_dir_option, log_to_stderr, workspace_option
 from drumbeat.cli.loading import load_agent
 from drumbeat.cli.output import Output
 from drumbeat.cli.running import (
@@ -27,7 +27,7 @@ def _filled(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
-@click.command
+@click.command(cls=InWorkspace)
 @click.argument("question", callback=_filled)
 @agent_option()
 @click.option(
@@ -60,7 +60,7 @@ async def _ask(
         await engine.settled()
 
 
-@click.command("create-job")
+@click.command("create-job", cls=InWorkspace)
 @click.argument("description", callback=_filled)
 @agent_option()
 @click.option("--dry-run", is_flag=True, help="Print the file, and write nothing.")

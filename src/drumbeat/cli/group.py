@@ -10,11 +10,15 @@ import structlog
 
 from drumbeat import DrumbeatError, NotFound
 from drumbeat.cli.output import Output, visible
+from drumbeat.runtime.listing import FOLDERS
 
 __all__ = [
     "FAILED",
     "FOLDER",
     "Commands",
+    "InWorkspace",
+    "OnRecords",
+    "check_data_dir",
     "data_dir_option",
     "log_to_stderr",
     "workspace_option",
@@ -75,6 +79,39 @@ def _leaves(group: ExceptionGroup[Any]) -> list[DrumbeatError]:
     for error in group.exceptions:
         leaves += _leaves(error) if isinstance(error, ExceptionGroup) else [error]
     return leaves
+
+
+class InWorkspace(click.Command):
+    """A command for a workspace; a folder that cannot be the one that is meant is wrong usage."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, unless there is neither a workspace nor the state of one."""
+        workspace, data_dir = ctx.params["workspace"], ctx.params["data_dir"]
+        state = data_dir or workspace / ".drumbeat"
+        if not (state.exists() or any((workspace / name).exists() for name in FOLDERS)):
+            msg = f"{visible(workspace.absolute())} is no workspace: it has no folder automations/"
+            raise click.BadParameter(msg, ctx, param_hint="--workspace")
+        return super().invoke(ctx)
+
+
+class OnRecords(InWorkspace):
+    """A command that goes by what engines left: a data folder that is named has to be there."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, unless a data folder is named that does not exist."""
+        check_data_dir(ctx.params["data_dir"])
+        return super().invoke(ctx)
+
+
+def check_data_dir(data_dir: Path | None) -> None:
+    """Refuse a data folder that was named and is not there: nothing would be found in it.
+
+    Raises:
+        click.BadParameter: there is no such folder.
+    """
+    if data_dir is not None and not data_dir.exists():
+        msg = f"there is no folder {visible(data_dir)}"
+        raise click.BadParameter(msg, param_hint="--data-dir")
 
 
 workspace_option: Decorator = click.option(

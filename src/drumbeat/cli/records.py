@@ -8,21 +8,18 @@ import anyio
 import click
 
 from drumbeat import (
-    Automation,
     Client,
     Due,
     NotFound,
     Problem,
     RunRecord,
-    ScheduleError,
     ScheduleTrigger,
     Status,
     SystemClock,
     Workspace,
-    next_fire,
 )
-from drumbeat.cli.group import data_dir_option, workspace_option
-from drumbeat.cli.listed import slugs_seen
+from drumbeat.cli.group import OnRecords, data_dir_option, workspace_option
+from drumbeat.cli.listed import never_comes, slugs_seen
 from drumbeat.cli.output import Output, local, read_instant, visible
 from drumbeat.cli.wall_clocks import Zones, kind_of, zones_of
 from drumbeat.core.model import Kind
@@ -34,7 +31,7 @@ _CUT_OFF = "cut off"
 _KINDS: tuple[Kind, Kind] = ("automation", "job")
 
 
-@click.command
+@click.command(cls=OnRecords)
 @click.option("--days", type=click.IntRange(1, 366), default=7, show_default=True)
 @click.option(
     "--limit",
@@ -120,25 +117,14 @@ def _never_due(
                     "see drumbeat validate"
                 )
         zone = zones[automation.kind]
-        if automation.enabled and _never_comes(automation, zone.tzinfo, now):
+        if automation.enabled and never_comes(automation, zone.tzinfo, now):
             yield (
                 f"{automation.slug} is never due: its schedule has no moment in {zone.name}; "
                 "see drumbeat validate"
             )
 
 
-def _never_comes(automation: Automation, zone: tzinfo, now: datetime) -> bool:
-    """Whether its schedule is in order, and has no moment in its zone."""
-    if automation.schedule is None:
-        return False
-    try:
-        next_fire(automation.schedule, after=now, zone=zone)
-    except ScheduleError:
-        return True
-    return False
-
-
-@click.command
+@click.command(cls=OnRecords)
 @click.argument("slug", required=False)
 @click.option(
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="The most runs to print."
@@ -232,7 +218,7 @@ def _instant(text: str) -> datetime:
         raise click.BadParameter(msg) from error
 
 
-@click.command
+@click.command(cls=OnRecords)
 @click.argument("slug")
 @click.option(
     "--at",

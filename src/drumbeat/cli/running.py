@@ -12,10 +12,18 @@ import anyio.abc
 import click
 
 from drumbeat import Agent, Client, Deliverer, Engine, RunRecord, WebhookTrigger
-from drumbeat.cli.group import FAILED, data_dir_option, log_to_stderr, workspace_option
+from drumbeat.cli.group import (
+    FAILED,
+    InWorkspace,
+    check_data_dir,
+    data_dir_option,
+    log_to_stderr,
+    workspace_option,
+)
 from drumbeat.cli.loading import load_agent, load_deliverer, load_mail
 from drumbeat.cli.output import Output, local
 from drumbeat.deliverers import StreamDeliverer
+from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.zones import zones_for
 
 __all__ = [
@@ -27,6 +35,10 @@ __all__ = [
     "serve",
     "timezone_option",
 ]
+
+
+_GLANCE = 0.5
+"""Real seconds from one look at a standby to the next."""
 
 
 def agent_option(*, required: bool = True) -> Callable[[Any], Any]:
@@ -62,7 +74,7 @@ def log_level_option(default: str) -> Callable[[Any], Any]:
     )
 
 
-@click.command
+@click.command(cls=InWorkspace)
 @click.argument("slug")
 @agent_option(required=False)
 @click.option(
@@ -93,6 +105,7 @@ def run(output: Output, /, slug: str, **options: Any) -> None:
         if options["agent"] or options["deliverer"] or options["mail"]:
             msg = "--in leaves the run to an engine, which has parts of its own"
             raise click.UsageError(msg)
+        check_data_dir(options["data_dir"])
         anyio.run(_fire, output, slug, options)
         return
     if not options["agent"]:
@@ -104,7 +117,7 @@ def run(output: Output, /, slug: str, **options: Any) -> None:
     raise SystemExit(anyio.run(_run, output, slug, agent, deliverer, options))
 
 
-@click.command
+@click.command(cls=InWorkspace)
 @agent_option()
 @click.option(
     "--deliverer",
@@ -202,13 +215,30 @@ async def _serve(
     entered = anyio.Event()
     async with anyio.create_task_group() as group:
         await group.start(_drain_on_signal, output, engine, entered)
-        async with engine:
+        async with engine, anyio.create_task_group() as telling:
             entered.set()
-            output.error("serving; Ctrl-C or SIGTERM drains")
-            for slug in await _unheard(engine):
-                output.error(f"{slug}: its webhook is not served here; a host with routes has to")
+            if await _stands_by(engine):
+                holder = await EngineLock(engine.data_dir).holder()
+                output.error(f"standing by behind {holder or 'another engine'}; Ctrl-C ends")
+            telling.start_soon(_tell_serving, output, engine)
             await engine.wait()
+            telling.cancel_scope.cancel()
         group.cancel_scope.cancel()
+
+
+async def _stands_by(engine: Engine) -> bool:
+    return (await engine.health()).state == "standby"
+
+
+async def _tell_serving(output: Output, engine: Engine) -> None:
+    """Say what is served, by a standby once it has taken over."""
+    while await _stands_by(engine):  # noqa: ASYNC110  no event is set as it takes over
+        await anyio.sleep(_GLANCE)
+    if (await engine.health()).state != "running":
+        return
+    output.error("serving; Ctrl-C or SIGTERM drains")
+    for slug in await _unheard(engine):
+        output.error(f"{slug}: its webhook is not served here; a host with routes has to")
 
 
 async def _unheard(engine: Engine) -> list[str]:

@@ -2,22 +2,25 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import click
 
 from drumbeat import Client
-from drumbeat.cli.group import data_dir_option, workspace_option
+from drumbeat.cli.group import OnRecords, data_dir_option, workspace_option
 from drumbeat.cli.output import Output, visible
 
 __all__ = ["cancel", "pause", "resume", "rotate"]
+
+T = TypeVar("T")
 
 _reason = click.option(
     "--reason", required=True, help="Why, in a few words: it is kept in the records."
 )
 
 
-@click.command
+@click.command(cls=OnRecords)
 @click.argument("slug")
 @_reason
 @workspace_option
@@ -32,18 +35,24 @@ def pause(output: Output, slug: str, reason: str, workspace: Path, data_dir: Pat
     output.line(f"{visible(slug)} is paused")
 
 
-@click.command
+@click.command(cls=OnRecords)
 @click.argument("slug")
 @workspace_option
 @data_dir_option
 @click.pass_obj
 def resume(output: Output, slug: str, workspace: Path, data_dir: Path | None) -> None:
     """Let the paused automation SLUG go on. What was skipped is not made up for."""
-    _ask(workspace, data_dir, lambda client: client.resume(slug))
-    output.line(f"{visible(slug)} is not paused")
+
+    async def ask(client: Client) -> bool:
+        paused = slug in (await client.status()).paused
+        await client.resume(slug)
+        return paused
+
+    went_on = _ask(workspace, data_dir, ask)
+    output.line(f"{visible(slug)} {'goes on' if went_on else 'was not paused'}")
 
 
-@click.command
+@click.command(cls=OnRecords)
 @click.argument("run_id", metavar="RUN")
 @_reason
 @workspace_option
@@ -53,11 +62,17 @@ def cancel(
     output: Output, run_id: str, reason: str, workspace: Path, data_dir: Path | None
 ) -> None:
     """Ask for the end of RUN, which is going; see `drumbeat status`."""
-    _ask(workspace, data_dir, lambda client: client.cancel(run_id, reason))
-    output.line(f"asked to cancel {visible(run_id)}")
+
+    async def ask(client: Client) -> bool:
+        await client.cancel(run_id, reason)
+        return (await client.find_run(run_id)).state == "cancelled"
+
+    over = _ask(workspace, data_dir, ask)
+    run = visible(run_id)
+    output.line(f"{run} is over: it was cancelled" if over else f"asked to cancel {run}")
 
 
-@click.command
+@click.command(cls=OnRecords)
 @click.argument("slug")
 @_reason
 @workspace_option
@@ -72,11 +87,9 @@ def rotate(output: Output, slug: str, reason: str, workspace: Path, data_dir: Pa
     output.line(f"asked to rotate {visible(slug)}")
 
 
-def _ask(
-    workspace: Path, data_dir: Path | None, request: Callable[[Client], Awaitable[None]]
-) -> None:
-    async def ask() -> None:
+def _ask(workspace: Path, data_dir: Path | None, request: Callable[[Client], Awaitable[T]]) -> T:
+    async def ask() -> T:
         async with Client(workspace, data_dir=data_dir) as client:
-            await request(client)
+            return await request(client)
 
-    anyio.run(ask)
+    return anyio.run(ask)

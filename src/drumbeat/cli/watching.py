@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ import anyio
 import click
 
 from drumbeat import Client, Event, Fire, InboxState, Status
-from drumbeat.cli.group import data_dir_option, workspace_option
-from drumbeat.cli.listed import slugs_seen
+from drumbeat.cli.group import OnRecords, data_dir_option, workspace_option
+from drumbeat.cli.listed import is_never_due, slugs_seen
 from drumbeat.cli.output import Output, local, visible
 from drumbeat.cli.wall_clocks import kind_of, zones_of
 from drumbeat.core.redaction import Redactor
+from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.search_path import door_secrets
 
 __all__ = ["events", "sessions", "status"]
@@ -24,7 +25,7 @@ _LONGEST = 80
 """Characters that are shown of a prompt."""
 
 
-@click.command
+@click.command(cls=OnRecords)
 @workspace_option
 @data_dir_option
 @click.pass_obj
@@ -37,11 +38,18 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
     async with Client(workspace, data_dir=data_dir) as client:
         now, found = client.clock.now(), await client.status()
         pending = await client.intents("pending")
+        holder = await EngineLock(client.data_dir).holder()
+    zones = zones_of(found)
+    never = [
+        automation.slug
+        for automation in found.workspace.automations
+        if automation.enabled and is_never_due(automation, zones[automation.kind].tzinfo, now)
+    ]
     output.facts(
         [
-            ("engine", found.state),
+            ("engine", found.state if holder is None else f"{found.state}: {holder}"),
             ("workspace", str(found.workspace.path)),
-            ("automations", _counts(found)),
+            ("automations", _counts(found, never)),
             *((f"{kind} zone", f"{name} ({why})") for kind, (name, why) in found.zones.items()),
             ("to deliver", str(len(pending))),
             ("follow-ups", str(sum(fire.cause == "follow-up" for fire in found.waiting))),
@@ -62,6 +70,14 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
                 _wanted(fire),
             )
             for fire in found.waiting
+        ),
+        *(
+            (path.stem, "broken", "", f"{path}: {problems[0].message} [{problems[0].code}]")
+            for path, problems in sorted(found.workspace.problems.items())
+        ),
+        *(
+            (slug, "never due", "", "its schedule cannot be read, or has no moment")
+            for slug in never
         ),
         *((slug, "paused", "", reason) for slug, reason in sorted(found.paused.items())),
         *((inbox.slug, "inbox", "", _inbox(inbox)) for inbox in found.inboxes),
@@ -99,14 +115,15 @@ def _wanted(fire: Fire) -> str:
     return f"{fire.cause} {fire.id}, number {fire.depth} of its chain: {shown}"
 
 
-def _counts(found: Status) -> str:
+def _counts(found: Status, never: Sequence[str]) -> str:
     enabled = sum(automation.enabled for automation in found.workspace.automations)
     disabled = len(found.workspace.automations) - enabled
     broken = len(found.workspace.problems)
-    return f"{enabled} enabled, {disabled} disabled, {broken} broken"
+    counts = f"{enabled - len(never)} enabled, {disabled} disabled, {broken} broken"
+    return f"{counts}, {len(never)} never due" if never else counts
 
 
-@click.command
+@click.command(cls=OnRecords)
 @workspace_option
 @data_dir_option
 @click.pass_obj
@@ -142,7 +159,7 @@ async def _sessions(output: Output, workspace: Path, data_dir: Path | None) -> N
     )
 
 
-@click.command
+@click.command(cls=OnRecords)
 @click.option(
     "--after",
     type=click.IntRange(0),
