@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-_PATIENCE = 120
+_PATIENCE = 280
 """Seconds that a test may take. What hangs fails, with the place where it does."""
 
 
