@@ -112,10 +112,17 @@ ODD: Any = 5
 """What no type checker would let pass."""
 
 
+class Mute(Receipt):
+    """A host's own, which has lost what it was about."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise SystemExit(3) if name == "id" else AttributeError(name)
+
+
 @pytest.mark.parametrize(
     "answer",
-    ["done", 7, Receipt(id=ODD), Receipt(url=ODD)],
-    ids=["text", "number", "id", "url"],
+    ["done", 7, Receipt(id=ODD), Receipt(url=ODD), Receipt(id="x" * 4097), Mute()],
+    ids=["text", "number", "id", "url", "size", "mute"],
 )
 async def test_returning_means_delivered_whatever_comes_back(host: Any, answer: Any) -> None:
     """What is no receipt is not kept, and the log says so."""
@@ -129,6 +136,36 @@ async def test_returning_means_delivered_whatever_comes_back(host: Any, answer: 
     assert [line["type"] for line in logs if line["event"] == "receipt_ignored"] == [
         type(answer).__name__
     ]
+
+
+class OwnReceipt(Receipt):
+    """A host's own, made in another way."""
+
+    def __init__(self, message: int) -> None:
+        super().__init__(id=f"chat-{message}")
+
+
+@attrs.frozen(kw_only=True)
+class WithMore(Receipt):
+    """A host's own, with what no record can hold."""
+
+    client: object = attrs.field(factory=object)
+
+
+@pytest.mark.parametrize(
+    "answer", [OwnReceipt(1), WithMore(id="chat-1")], ids=["constructor", "fields"]
+)
+async def test_a_receipt_of_the_hosts_own_class_counts_for_what_it_says(
+    host: Any, answer: Receipt
+) -> None:
+    """And stops nothing: the message is out, and the engine goes on."""
+    host.write()
+    async with host.engine(deliverer=Says(answer)) as engine:
+        run = await engine.run("check")
+        await engine.settled()
+        found = await engine.find_run("chat-1")
+        assert (await engine.status()).state == "running"
+    assert (found.run_id, found.receipt) == (run.run_id, Receipt(id="chat-1"))
 
 
 async def test_a_receipt_is_kept_and_names_the_run(host: Any) -> None:

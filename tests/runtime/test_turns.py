@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import attrs
 import pytest
 
 from drumbeat import (
@@ -232,6 +233,78 @@ async def test_whatever_an_agent_does_wrong_fails_the_run(
     assert (run.intent.verdict, run.intent.gate) == ("deliver", "run-failed")
     (intent,) = host.deliverer.intents
     assert words in intent.text
+
+
+class OwnReply(Reply):
+    """A host's own, made in another way."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text=text, usage=Counting(input_tokens=3, cost_usd=Decimal("0.5")))
+
+
+@attrs.frozen(kw_only=True)
+class WithMore(Reply):
+    """A host's own, with what no record can hold."""
+
+    client: object = attrs.field(factory=object)
+
+
+class Counting(Usage):
+    def __add__(self, other: Usage) -> Usage:
+        raise NotImplementedError
+
+    __radd__ = __add__
+
+
+class Coloured(str):
+    """A text that does everything in its own way."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object) -> Any:
+        raise NotImplementedError
+
+    __contains__ = __len__ = __str__ = find = strip = _refuse
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [OwnReply("Fine."), WithMore(text="Fine."), Reply(text=Coloured("Fine."))],
+    ids=["constructor", "fields", "text"],
+)
+async def test_a_reply_of_the_agents_own_class_counts_for_what_it_says(
+    host: Any, answer: Reply
+) -> None:
+    """Whatever its class does in the places that the engine would touch."""
+    host.write(steps=["One.", "Two."])
+    async with host.engine(agent=returning(answer)) as engine:
+        run = await engine.run("check")
+        assert await engine.find_run(run.run_id) is not None
+    assert (run.state, run.intent.text) == ("succeeded", "Fine.")
+    assert [type(turn.reply) for turn in run.turns] == [Reply, Reply]
+    assert run.usage.input_tokens == (6 if isinstance(answer, OwnReply) else 0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Reply(text="x" * (8 * 1024 * 1024 + 1)), Reply(text="a", handle="h" * (64 * 1024 + 1))],
+    ids=["text", "handle"],
+)
+async def test_a_reply_larger_than_any_is_refused(host: Any, answer: Reply) -> None:
+    """It would be looked through and written again and again, for seconds of the host's loop."""
+    host.write()
+    async with host.engine(agent=returning(answer)) as engine:
+        run = await engine.run("check")
+    assert (run.state, run.failure.code) == ("failed", "agent-reply-invalid")
+    assert "of a size" in run.failure.message
+
+
+async def test_what_a_failed_turn_cost_counts_whatever_class_says_it(host: Any) -> None:
+    host.write()
+    cost = Counting(input_tokens=3)
+    async with host.engine(agent=raising(AgentError("no", code="said-no", usage=cost))) as engine:
+        run = await engine.run("check")
+    assert (run.failure.code, run.usage) == ("said-no", Usage(input_tokens=3))
 
 
 async def test_a_remedy_that_is_known_reaches_the_record(host: Any) -> None:

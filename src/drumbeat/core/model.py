@@ -306,7 +306,8 @@ class Turn:
 class Reply:
     """What the agent answered.
 
-    `handle` is the agent's own id for the conversation, given back as `Turn.handle` next time.
+    `handle` is the agent's own id for the conversation, given back as `Turn.handle` next time. The
+    text has 8 MiB of characters at most, and the other texts 64 KiB.
     """
 
     text: str
@@ -328,7 +329,10 @@ class Decision:
 
 @attrs.frozen(kw_only=True)
 class Receipt:
-    """What a channel gave back for a delivery; `find_run` finds the run by its `id`."""
+    """What a channel gave back for a delivery; `find_run` finds the run by its `id`.
+
+    One with an id or address of more than 4,096 characters is not kept.
+    """
 
     id: str | None = None
     url: str | None = None

@@ -1,14 +1,14 @@
-"""What came of a call of the agent: a reply that keeps its types, or the turn's one error."""
+"""What came of a call of a host's own: a value that keeps its types, or the turn's one error."""
 
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
 from re import fullmatch
-from typing import Any, TypeGuard, cast
+from typing import Any
 
 import attrs
 
-from drumbeat.core.model import Reply, Usage
+from drumbeat.core.model import Receipt, Reply, Usage
 from drumbeat.errors import (
     AgentError,
     AgentUnavailable,
@@ -22,6 +22,13 @@ from drumbeat.runtime.clock import SelfCancelled
 _LONGEST_CODE = 64
 _MOST = 10**15
 """No turn costs more tokens or dollars: what is more is a mistake, and too long to be kept."""
+_LONGEST_REPLY = 8 * 1024 * 1024
+"""Characters: as much as a `CommandAgent` may write. More is no answer to anybody, and what is done
+with a text would hold up the host's loop for seconds."""
+_LONGEST_NAME = 64 * 1024
+_LONGEST_RECEIPT = 4096
+"""Characters of an id or an address: each is kept, and looked up by."""
+_ODD_REPLY = "a Reply whose fields are not of the types, or of a size, that drumbeat.Reply names"
 
 
 def only(error: BaseException) -> BaseException:
@@ -91,7 +98,7 @@ def _is_sound(error: AgentError) -> bool:
     wait: object = error.retry_after if isinstance(error, AgentUnavailable) else None
     return (
         problem_of(error) is not None
-        and (error.usage is None or is_usage(error.usage))
+        and (error.usage is None or _sound_usage(error.usage) is error.usage)
         and (wait is None or isinstance(wait, timedelta))
     )
 
@@ -99,7 +106,7 @@ def _is_sound(error: AgentError) -> bool:
 def _mended(error: AgentError) -> AgentError:
     """The same failure, of the kinds of it that the engine tells apart."""
     message = _text(error.problem.message)
-    usage = error.usage if is_usage(error.usage) else None
+    usage = _sound_usage(error.usage)
     if isinstance(error, AgentUnavailable):
         wait: object = error.retry_after
         retry_after = wait if isinstance(wait, timedelta) else None
@@ -108,6 +115,15 @@ def _mended(error: AgentError) -> AgentError:
         if isinstance(error, kind):
             return kind(message, usage=usage)
     return _coded(error.problem.code, message, usage)
+
+
+def _sound_usage(value: object) -> Usage | None:
+    """The usage itself where it can be added up, as a plain one where it is of another class."""
+    try:
+        plain = _plain_usage(value)
+    except _Odd:
+        return None
+    return value if type(value) is Usage else plain
 
 
 def _is_text(*values: object) -> bool:
@@ -135,32 +151,80 @@ def _is_code(text: str) -> bool:
     return len(text) <= _LONGEST_CODE and fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", text) is not None
 
 
-# Type hints bind nobody at run time, and what is kept here is read again after a restart.
+# Type hints bind nobody at run time, and what is kept here is read again after a restart. A class
+# derived from one of these may do anything in its constructor and its parts, so what it says is
+# taken over into the class itself, each part once.
 
 
-def is_reply(value: object) -> TypeGuard[Reply]:
-    """Whether it is a whole reply."""
-    if not isinstance(value, Reply) or not isinstance(cast("object", value.text), str):
-        return False
-    texts: tuple[object, ...] = (value.provider, value.model, value.handle)
-    return (value.usage is None or is_usage(value.usage)) and all(
-        text is None or isinstance(text, str) for text in texts
-    )
+class _Odd(Exception):  # noqa: N818  caught a few lines below
+    """A part is not of the type, or of a size, that its class names."""
 
 
-def is_usage(value: object) -> TypeGuard[Usage]:
-    """Whether it is a usage that can be added up."""
+def plain_reply(value: object) -> Reply:
+    """What an agent returned, as a `Reply` and nothing else.
+
+    Raises:
+        AgentError: `agent-reply-invalid`, it is no whole reply, or larger than one can be.
+        BaseException: whatever a class of the agent's own raises while it is read.
+    """
+    try:
+        if not isinstance(value, Reply):
+            raise _Odd(f"{type(value).__name__}, not a Reply")
+        text = _plain(value.text, _LONGEST_REPLY)
+        if text is None:
+            raise _Odd(_ODD_REPLY)
+        usage: object = value.usage
+        return Reply(
+            text=text,
+            usage=None if usage is None else _plain_usage(usage),
+            provider=_plain(value.provider, _LONGEST_NAME),
+            model=_plain(value.model, _LONGEST_NAME),
+            handle=_plain(value.handle, _LONGEST_NAME),
+        )
+    except _Odd as odd:
+        raise AgentError(f"the agent returned {odd}", code="agent-reply-invalid") from None
+
+
+def plain_receipt(value: object) -> Receipt | None:
+    """What a channel gave back, as a `Receipt` and nothing else; None where it cannot be kept."""
+    if not isinstance(value, Receipt):
+        return None
+    try:
+        return Receipt(
+            id=_plain(value.id, _LONGEST_RECEIPT), url=_plain(value.url, _LONGEST_RECEIPT)
+        )
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  a class of the host's own; the message is out all the same
+        return None
+
+
+def _plain_usage(value: object) -> Usage:
     if not isinstance(value, Usage):
-        return False
-    counts: tuple[object, ...] = (value.input_tokens, value.output_tokens, value.cached_tokens)
+        raise _Odd(_ODD_REPLY)
+    inputs, outputs, cached = value.input_tokens, value.output_tokens, value.cached_tokens
+    counts: tuple[object, ...] = (inputs, outputs, cached)
+    if not all(type(count) is int and abs(count) <= _MOST for count in counts):
+        raise _Odd(_ODD_REPLY)
     cost: object = value.cost_usd
-    return all(type(count) is int and abs(count) <= _MOST for count in counts) and (
-        cost is None or (isinstance(cost, Decimal) and cost.is_finite() and abs(cost) <= _MOST)
+    if cost is not None and not (
+        isinstance(cost, Decimal) and cost.is_finite() and abs(cost) <= _MOST
+    ):
+        raise _Odd(_ODD_REPLY)
+    return Usage(
+        input_tokens=inputs,
+        output_tokens=outputs,
+        cached_tokens=cached,
+        cost_usd=None if cost is None else Decimal(cost),
     )
 
 
-def described(value: object) -> str:
-    """What an agent returned instead of a reply, in words."""
-    if not isinstance(value, Reply):
-        return f"{type(value).__name__}, not a Reply"
-    return "a Reply whose fields are not of the types, or of a size, that drumbeat.Reply names"
+def _plain(value: object, longest: int) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _Odd(_ODD_REPLY)
+    text = str.__str__(value)  # the characters alone, of whatever class they were
+    if len(text) > longest:
+        raise _Odd(_ODD_REPLY)
+    return text

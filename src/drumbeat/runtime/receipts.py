@@ -1,23 +1,16 @@
 """What is kept of a receipt, which a host gives for a message that it delivered."""
 
-import attrs
-
 from drumbeat.core.model import Receipt
 from drumbeat.core.redaction import Redactor
+from drumbeat.runtime.answers import plain_receipt
 
 
 def kept_receipt(answer: object, redactor: Redactor) -> Receipt | None:
-    """The receipt as it may be kept, if its host kept its word.
-
-    Type hints bind nobody at run time.
-    """
-    if not isinstance(answer, Receipt):
+    """The receipt as it may be kept, if its host kept its word."""
+    receipt = plain_receipt(answer)
+    if receipt is None:
         return None
-    parts: tuple[object, ...] = (answer.id, answer.url)
-    if not all(part is None or isinstance(part, str) for part in parts):
-        return None
-    return attrs.evolve(
-        answer,
-        id=None if answer.id is None else redactor.text(answer.id),
-        url=None if answer.url is None else redactor.text(answer.url),
+    return Receipt(
+        id=None if receipt.id is None else redactor.text(receipt.id),
+        url=None if receipt.url is None else redactor.text(receipt.url),
     )

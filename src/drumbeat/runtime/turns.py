@@ -30,7 +30,7 @@ from drumbeat.errors import (
     AgentUnavailable,
 )
 from drumbeat.protocols import FollowUps
-from drumbeat.runtime.answers import described, failure_of, is_reply, is_usage
+from drumbeat.runtime.answers import failure_of, plain_reply
 from drumbeat.runtime.clock import OverTime, bounded, holding, is_interrupt
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
@@ -225,10 +225,10 @@ class Exchange:
         async def call() -> Reply:
             what = f"turn {name} ({turn.slug}/{ask.origin})"
             with holding(services.clock, what), turn_of(services, turn.slug):
-                return await services.agent.take_turn(turn)
+                return plain_reply(await services.agent.take_turn(turn))
 
         failure: AgentError | None = None
-        reply: object = None
+        reply: Reply | None = None
         over_time = False
         try:
             reply = await bounded(services.clock, limit, call)
@@ -244,22 +244,19 @@ class Exchange:
         if over_time or (limit is not None and spent >= limit):
             # Whatever an agent makes of its cancellation, a reply included, it is no answer.
             msg = f"the turn took longer than {limit}"
-            usage = None if failure is None else failure.usage
-            if is_reply(reply):
-                usage = reply.usage
+            answer = failure if reply is None else reply
+            usage = None if answer is None else answer.usage
             raise AgentError(msg, code="turn-timeout", usage=usage) from failure
-        if failure is not None:
+        if reply is None:
+            assert failure is not None, "a call gives a reply or fails"
             raise failure
-        if not is_reply(reply):
-            msg = f"the agent returned {described(reply)}"
-            raise AgentError(msg, code="agent-reply-invalid")
         return reply
 
     def _trace(self, error: AgentError) -> str:
         return self.services.trace(error)[-_TRACE_LIMIT:]
 
     def _count(self, usage: Usage | None) -> None:
-        if is_usage(usage):
+        if usage is not None:
             self.usage += usage
 
     def _keepable(self, reply: Reply) -> Reply:
