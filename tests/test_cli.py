@@ -647,6 +647,10 @@ def test_a_run_whose_engine_is_gone_is_not_shown_as_running(workspace: Path) -> 
     assert "the next start of one settles it" in shown
     why = call("why", "greeting", "--workspace", workspace, "--data-dir", state).stdout
     assert "is settled at the next start" in why
+    status = call("status", "--workspace", workspace, "--data-dir", state).stdout
+    assert "greeting    cut off" in status
+    doctor = call("doctor", "--workspace", workspace, "--data-dir", state).stdout
+    assert "run-cut-off" in doctor
 
 
 def test_upcoming_says_that_a_file_that_broke_keeps_its_schedule(workspace: Path) -> None:

@@ -103,7 +103,7 @@ def test_status_shows_times_by_the_clock_of_the_engine(workspace: Path) -> None:
 
 
 def test_status_shows_what_runs_waits_and_is_paused(workspace: Path) -> None:
-    """A run that is going, one that is due later, and the reason of a pause."""
+    """A run that was going, one that is due later, and the reason of a pause."""
 
     async def begin() -> None:
         now = SystemClock().now()
@@ -122,7 +122,7 @@ def test_status_shows_what_runs_waits_and_is_paused(workspace: Path) -> None:
     anyio.run(begin)
     assert call("pause", "greeting", "--reason", "holiday").output == "greeting is paused\n"
     output = call("status").output
-    assert "running" in output
+    assert "cut off" in output
     assert "later" in output
     assert "paused" in output
     assert "holiday" in output

@@ -274,6 +274,15 @@ async def _engine(status: Status, folder: Path, now: datetime) -> Examined:
                     remedy="start one: drumbeat serve, or the host that embeds it",
                 )
             )
+        problems += [
+            Finding(
+                code="run-cut-off",
+                message=f"{run.run_id} of {run.slug} was going when its engine ended, and nobody "
+                "has heard of it yet",
+                remedy="start the engine: it settles the run first, and says what became of it",
+            )
+            for run in status.running
+        ]
         return Examined(name="engine", found="none", problems=tuple(problems))
     named = _HOLDER.match(holder)
     if named and named[2] == socket.gethostname() and not _lives(int(named[1])):

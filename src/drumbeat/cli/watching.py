@@ -59,7 +59,7 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
         output.problem(problem)
     rows = [
         *(
-            (run.slug, "running", _local(run.started_at, found, run.slug), run.run_id)
+            (run.slug, _going(found), _local(run.started_at, found, run.slug), run.run_id)
             for run in found.running
         ),
         *(
@@ -90,6 +90,11 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
 def _local(instant: datetime, found: Status, slug: str) -> str:
     """An instant as `upcoming` and `runs` show those of that automation."""
     return local(instant, zones_of(found)[kind_of(found.workspace, slug)].tzinfo)
+
+
+def _going(found: Status) -> str:
+    """How a run without an end stands, in the words of `drumbeat runs`."""
+    return "cut off" if found.state == "stopped" else "running"
 
 
 def _inbox(inbox: InboxState) -> str:
