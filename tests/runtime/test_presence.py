@@ -132,6 +132,22 @@ async def test_why_says_that_records_are_gone(host: Any) -> None:
         assert "was not due" in await engine.why("check", at=START + 15 * DAY)
 
 
+async def test_a_start_says_that_the_clock_was_set_back_meanwhile(host: Any) -> None:
+    """It would be noticed by nobody else, and what ran by then is not due again."""
+    host.write(trigger=DAILY)
+    async with host.engine() as engine:
+        await drive(engine, until=START + HOUR)
+    for back, said in ((timedelta(seconds=30), []), (3 * HOUR, [-3.0 * 3600])):
+        host.clock = ManualClock(START + HOUR - back)
+        with capture_logs() as logs:
+            async with host.engine() as engine:
+                events = await host.events(engine, "clock_jumped")
+        assert [event.data["seconds"] for event in events] == said
+        warned = [line["seconds"] for line in logs if line["event"] == "clock_jumped"]
+        assert warned == said
+        write_sign(host.data, SignOfLife(holder="before", at=START + HOUR))
+
+
 async def test_a_store_in_trouble_hears_of_the_start_afterwards(host: Any) -> None:
     store = host.faulty()
     full = StoreError(Problem(code="store-full", message="no room", remedy="make some"))

@@ -442,7 +442,9 @@ async def _records(client: Client, now: datetime) -> Examined:
                 code="clock-behind",
                 message=f"the clock says {now.isoformat(timespec='seconds')}, and the newest record"
                 f" is of {newest.isoformat(timespec='seconds')}",
-                remedy="set the clock: until then nothing that was recorded later is due again",
+                remedy="if it is wrong, set it. If it is right and was ahead before, leave it: "
+                "schedules of the wall clock wait until that time has come when it is within a "
+                "day; else, and for intervals, they count from now",
             )
         )
     problems += [

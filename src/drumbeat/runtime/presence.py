@@ -2,7 +2,8 @@
 
 Theory of operation. A mark says when an engine was seen last and which times there were before
 without one. It moves as an engine starts and stops. One that was killed moves nothing; how long it
-lived says the file of its signs of life, to the minute.
+lived says the file of its signs of life, to the minute. A clock that stands before the last time
+an engine was seen was set while none was there to notice, which the next one says as it starts.
 """
 
 from datetime import datetime, timedelta
@@ -26,6 +27,8 @@ __all__ = ["Presence", "absence"]
 _KEY: Final = "engine:presence"
 _MOST: Final = 200
 """So many times without an engine are remembered."""
+_SKEW: Final = timedelta(minutes=5)
+"""Further behind than this, the clock is said to have been set."""
 _BEAT: Final = timedelta(minutes=1)
 
 
@@ -70,7 +73,12 @@ class Presence:
             stopped=stopped,
         )
         value = {"seen": now.isoformat(), "stopped": False, "gaps": gaps[-_MOST:]}
-        await services.store.record(marks=(attrs.evolve(mark, value=value),), events=(event,))
+        events = [event]
+        if seen is not None and seen - now > _SKEW:
+            seconds = (now - seen).total_seconds()
+            log.warning("clock_jumped", seconds=seconds, now=now.isoformat())
+            events.append(services.event("clock_jumped", now, seconds=seconds))
+        await services.store.record(marks=(attrs.evolve(mark, value=value),), events=events)
         self._began = True
 
     async def beat(self) -> None:
