@@ -1,5 +1,7 @@
 import os
 from pathlib import Path, PurePath
+from stat import S_ISREG
+from threading import Timer
 
 import pytest
 
@@ -65,6 +67,38 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
     assert fault(tmp_path, "").kind == "not-a-file"
 
 
+@pytest.mark.parametrize("kind", ["missing", "not-a-file", "unreadable"])
+def test_what_takes_the_place_of_a_file_is_not_waited_for(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at it and its opening it may go away, or become a pipe or a link."""
+    path = tmp_path / "file"
+    path.write_text("x")
+    looked = Path.stat
+
+    def look(self: Path, **given: bool) -> os.stat_result:
+        found = looked(self, **given)
+        if self == path and S_ISREG(found.st_mode):
+            path.unlink()
+            if kind == "not-a-file":
+                os.mkfifo(path)
+            elif kind == "unreadable":
+                path.symlink_to("/etc/hostname")
+        return found
+
+    def let_go() -> None:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+
+    # Whoever waits for a writer gets one, and has read what is no file.
+    patience = Timer(5, let_go)
+    patience.start()
+    monkeypatch.setattr(Path, "stat", look)
+    try:
+        assert fault(tmp_path, "file").kind == kind
+    finally:
+        patience.cancel()
+
+
 def test_what_is_not_there_is_missing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "dangling").symlink_to("nowhere")
@@ -79,9 +113,9 @@ def test_what_the_system_refuses_is_unreadable(
     for name in ("loop", "x" * 5000, "a\0b"):
         assert fault(tmp_path, name).kind == "unreadable"
 
-    def refuse(self: Path, *args: object) -> None:
+    def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(Path, "open", refuse)  # the superuser may read everything
+    monkeypatch.setattr(os, "open", refuse)  # the superuser may read everything
     assert "Permission denied" in str(fault(tmp_path, "file"))

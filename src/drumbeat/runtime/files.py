@@ -1,8 +1,9 @@
 """Files as such: reading one that must stand inside a folder; telling them apart; syncing."""
 
 import os
+import stat
 from pathlib import Path, PurePath
-from typing import Literal, TypeAlias
+from typing import BinaryIO, Literal, TypeAlias
 
 MAX_FILE = 1024 * 1024
 """Bytes of the largest file that a workspace may ask to be read (spec, section 3)."""
@@ -51,12 +52,34 @@ def read_inside(folder: Path, name: PurePath) -> bytes:
     if not inside:
         raise FileFault("outside", f"{path} is a link out of the folder, to {target}")
     try:
-        if not target.is_file():
+        file = open_regular(target)
+        if file is None:
             raise FileFault("not-a-file", f"{path} is no regular file")
-        with target.open("rb") as file:
+        with file:
             return file.read(MAX_FILE + 1)
+    except FileNotFoundError:
+        raise FileFault("missing", f"there is no file {path}") from None
     except OSError as error:
         raise FileFault("unreadable", f"{path} cannot be read: {error.strerror}") from None
+
+
+def open_regular(path: Path) -> BinaryIO | None:
+    """Open a regular file to read it; None where something else stands, also from a moment ago on.
+
+    A pipe that nobody writes to would hold up its reader for ever, and what opens a device may have
+    an effect on it: so it is looked at before, and once more when it is open.
+
+    Raises:
+        OSError: there is nothing, or a link, or it cannot be opened.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        return None
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+    file = os.fdopen(os.open(path, flags), "rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    return None
 
 
 def identity(path: Path) -> tuple[int, int] | None:

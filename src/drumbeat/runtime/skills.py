@@ -18,7 +18,7 @@ import attrs
 
 from drumbeat.core.slug import SLUG, SLUG_RULE
 from drumbeat.errors import DrumbeatError, Problem
-from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside
+from drumbeat.runtime.files import MAX_FILE, FileFault, open_regular, read_inside
 from drumbeat.runtime.threads import Threads
 
 SKILLS = "skills"
@@ -302,16 +302,16 @@ def _copy_folder(source: Path, target: Path, root: Path, budget: _Budget) -> Non
         budget.take(info.st_size)
         if stat.S_ISDIR(info.st_mode) and not linked:
             _copy_folder(path, target / entry.name, root, budget)
-        elif stat.S_ISREG(info.st_mode):
-            try:
-                original = path.open("rb")
-            except OSError as error:
-                raise _unreadable(budget.skill, path, error) from error
-            with original:
-                _copy_file(original, target / entry.name, stat.S_IMODE(info.st_mode))
-        else:
+            continue
+        try:
+            original = open_regular(path)
+        except OSError as error:
+            raise _unreadable(budget.skill, path, error) from error
+        if original is None:
             why = f"{entry.name} is neither a file nor a folder of it"
             raise DrumbeatError(_broken(budget.skill, why, _LINK_REMEDY))
+        with original:
+            _copy_file(original, target / entry.name, stat.S_IMODE(info.st_mode))
 
 
 def _unreadable(skill: Path, path: Path, error: OSError) -> DrumbeatError:
