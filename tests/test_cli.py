@@ -20,6 +20,7 @@ import structlog
 from click.testing import CliRunner, Result
 
 from drumbeat import (
+    Client,
     DrumbeatError,
     Engine,
     NotFound,
@@ -472,6 +473,55 @@ def test_run_prints_the_decision_and_where_the_artifacts_lie(workspace: Path) ->
     assert facts["delivery"] == "pending"
     assert Path(facts["artifacts"], "result.json").is_file()
     assert lines[-2:] == ["Hello \\x1b[2J there.", "Second line."]
+
+
+def test_run_says_that_its_message_is_still_to_be_sent(workspace: Path) -> None:
+    """Somebody hears of it later, also of what a stand-in said."""
+    result = call("run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace)
+    assert "1 message waits to be sent by the next engine that has a deliverer" in result.stderr
+    result = call("run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace)
+    assert "2 messages wait" in result.stderr
+
+
+def test_a_run_that_is_tried_leaves_nothing_behind(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No record, no message, no conversation, no memory; and it needs no folder that is free."""
+    memory = workspace.parent / "memory"
+    monkeypatch.setenv("MEMORY_DIR", str(memory))
+    write(workspace / "jobs/look.md", "---\ncron: 0 7 * * *\n---\nLook around.\n")
+    call("run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace)
+
+    async def pending() -> int:
+        async with Client(workspace) as client:
+            return len(await client.intents("pending"))
+
+    before = sorted(workspace.rglob("*"))
+    for slug in ("greeting", "look"):
+        result = call(
+            "run", slug, "--try", "--agent", "cli_test_host:agent", "--workspace", workspace
+        )
+        assert result.exit_code == 0, result.output
+        assert result.stdout.startswith(f"{slug} succeeded")
+        assert "artifacts  none are kept" in result.stdout
+        assert "wait" not in result.stderr
+    assert sorted(workspace.rglob("*")) == before
+    assert anyio.run(pending) == 1
+    assert not (memory / "jobs").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [("--in", "5"), ("--deliverer", "cli_test_host:Printer"), ("--data-dir", ".")]
+)
+def test_what_does_not_go_with_a_trial_is_wrong_usage(
+    workspace: Path, options: tuple[str, str]
+) -> None:
+    result = call(
+        "run", "greeting", "--try", *options, "--agent", "cli_test_host:agent",
+        "--workspace", workspace,
+    )  # fmt: skip
+    assert result.exit_code == 2
+    assert "--try" in result.stderr
 
 
 def test_run_hands_the_message_to_a_deliverer(workspace: Path) -> None:

@@ -5,6 +5,8 @@ import signal
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -89,6 +91,12 @@ def log_level_option(default: str) -> Callable[[Any], Any]:
     metavar="MODULE:ATTRIBUTE",
     help="Where the message goes; without one it is printed and stays pending.",
 )
+@click.option(
+    "--try",
+    "trial",
+    is_flag=True,
+    help="Keep nothing and send nothing: a data folder that is thrown away, for a first look.",
+)
 @mail_option
 @workspace_option
 @data_dir_option
@@ -101,6 +109,12 @@ def run(output: Output, /, slug: str, **options: Any) -> None:
     Works for a disabled automation too. Exits with 1 unless the run succeeded. With --in it is put
     in to be run later by the engine that holds the data folder.
     """
+    if options["trial"] and (options["after"] is not None or options["deliverer"]):
+        msg = "--try keeps nothing and sends nothing, so neither --in nor --deliverer goes with it"
+        raise click.UsageError(msg)
+    if options["trial"] and options["data_dir"] is not None:
+        msg = "--try has a data folder of its own, so --data-dir does not go with it"
+        raise click.UsageError(msg)
     if options["after"] is not None:
         if options["agent"] or options["deliverer"] or options["mail"]:
             msg = "--in leaves the run to an engine, which has parts of its own"
@@ -114,6 +128,10 @@ def run(output: Output, /, slug: str, **options: Any) -> None:
     deliverer = load_deliverer(given) if (given := options["deliverer"]) else None
     agent = load_agent(options["agent"])
     log_to_stderr(options["log_level"])
+    if options["trial"]:
+        with TemporaryDirectory(prefix="drumbeat-try-") as folder:
+            tried = options | {"data_dir": Path(folder)}
+            raise SystemExit(anyio.run(_run, output, slug, agent, deliverer, tried))
     raise SystemExit(anyio.run(_run, output, slug, agent, deliverer, options))
 
 
@@ -158,6 +176,8 @@ def engine_for(agent: Agent, deliverer: Deliverer | None, options: dict[str, Any
         deliverer=deliverer,
         data_dir=options["data_dir"],
         mail=load_mail(given) if (given := options["mail"]) else None,
+        # What an automation has written for itself is no trial's to change.
+        env={**os.environ, "MEMORY_DIR": ""} if options.get("trial") else None,
         timezone=options["timezone"],
         standby=options.get("standby", False),
     )
@@ -184,11 +204,18 @@ async def _run(
         record = await engine.run(slug)
         await engine.settled()
         record = await engine.find_run(record.run_id)
-    _print_run(output, record, engine)
+        pending = len(await engine.intents("pending"))
+    trial = options["trial"]
+    _print_run(output, record, None if trial else engine.data_dir)
+    if pending and deliverer is None and not trial:
+        said = "1 message waits" if pending == 1 else f"{pending} messages wait"
+        output.error(f"{said} to be sent by the next engine that has a deliverer, as serve has")
+        output.error("for a run that sends nothing and leaves nothing behind there is --try")
     return 0 if record.state == "succeeded" else FAILED
 
 
-def _print_run(output: Output, record: RunRecord, engine: Engine) -> None:
+def _print_run(output: Output, record: RunRecord, data_dir: Path | None) -> None:
+    """Print how a run went; `data_dir` is None when nothing of it is kept."""
     intent = record.intent
     assert intent is not None  # the run has ended
     facts = [
@@ -197,7 +224,12 @@ def _print_run(output: Output, record: RunRecord, engine: Engine) -> None:
         ("gate", intent.gate),
         ("reason", intent.reason),
         ("delivery", record.delivery or "none"),
-        ("artifacts", str(engine.data_dir / "runs" / record.slug / record.run_id)),
+        (
+            "artifacts",
+            "none are kept"
+            if data_dir is None
+            else str(data_dir / "runs" / record.slug / record.run_id),
+        ),
     ]
     output.line(f"{record.slug} {record.state}")
     output.facts(facts)
