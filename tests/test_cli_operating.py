@@ -488,6 +488,54 @@ def test_a_doctor_names_what_is_left_over(workspace: Path) -> None:
         assert f"[{code}]" in result.output, result.output
 
 
+def test_a_doctor_names_messages_that_nobody_delivers(workspace: Path) -> None:
+    """One attempt failed, and no engine is there for another."""
+
+    class Refusing:
+        async def deliver(self, intent: Any, /) -> None:
+            msg = "no"
+            raise OSError(msg)
+
+    lived(workspace, deliverer=Refusing())
+    result = call("doctor")
+    assert "[delivery-waiting]" in result.output
+    assert "1 message to deliver, and no engine [engine-missing]" in result.output
+
+
+def test_a_doctor_names_a_data_folder_of_another_workspace(workspace: Path) -> None:
+    """As long as that one stands: a workspace that was moved with its state is at home."""
+    lived(workspace)
+    assert "data-dir-elsewhere" not in call("doctor").output
+    other = workspace / "other"
+    (other / "automations").mkdir(parents=True)
+    args = ("--workspace", "other", "--data-dir", ".drumbeat")
+    for command in ("doctor", "status"):
+        result = call(command, *args)
+        assert result.exit_code == 0
+        assert "[data-dir-elsewhere]" in result.output
+        assert f"served {workspace}," in result.output.replace("\n", "")
+    moved = workspace.parent / "moved"
+    workspace.rename(moved)
+    try:
+        assert "elsewhere" not in call("doctor", "--workspace", moved).output
+    finally:
+        moved.rename(workspace)
+
+
+def test_a_doctor_tries_the_folder_for_memory(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived(workspace)
+    monkeypatch.setenv("MEMORY_DIR", "/proc/nowhere/at/all")
+    result = call("doctor")
+    assert result.exit_code == 1
+    assert "[memory-dir-unwritable]" in result.output
+    monkeypatch.setenv("MEMORY_DIR", str(workspace / "deep" / "memory"))
+    before = sorted(workspace.rglob("*"))
+    assert "memory-dir" not in call("doctor").output
+    assert sorted(workspace.rglob("*")) == before
+
+
 def test_a_doctor_beside_an_engine_names_its_holder(workspace: Path) -> None:
     """And the lock of a process that is gone, and what has waited for too long."""
     behind = ManualClock(SystemClock().now() - timedelta(hours=3))

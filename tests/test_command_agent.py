@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -12,6 +13,7 @@ import pytest
 
 from drumbeat import Engine, Settings
 from drumbeat.agents import CommandAgent
+from drumbeat.agents.command import _parse
 from drumbeat.core.model import Automation, Fire, Reply, Requirement, Step, Turn, Usage
 from drumbeat.errors import (
     AgentError,
@@ -378,3 +380,16 @@ def test_a_command_that_could_mean_several_things_is_refused(argv: Any) -> None:
 def test_a_limit_that_no_turn_can_keep_is_refused(timeout: Any) -> None:
     with pytest.raises(ValueError, match="timeout must be a timedelta above zero"):
         CommandAgent(["agent"], timeout=timeout)
+
+
+def test_the_replies_that_the_documents_show_are_replies() -> None:
+    page = Path(__file__).parent.parent / "docs" / "embedding.md"
+    shown = re.findall(r"```json\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    reply, failed = (text.encode() for text in shown)
+    answer = _parse(reply)
+    assert answer.reply.text == "Two run out on Friday."
+    assert answer.reply.usage is not None
+    assert answer.follow_ups == (("Look whether they were renewed.", timedelta(days=1)),)
+    with pytest.raises(AgentUnavailable) as caught:
+        _parse(failed)
+    assert caught.value.retry_after == timedelta(seconds=30)

@@ -587,6 +587,7 @@ class Client(Entered):
     async def _status(self, store: Store | None) -> Status:
         rules = await self._rules(store)
         seen = await self._survey()
+        elsewhere = await self._threads.run(rules.elsewhere, self.workspace_dir, self.data_dir)
         holder = await EngineLock(self.data_dir, threads=self._threads).holder()
         fires: list[Fire] = []
         if store is not None:
@@ -605,7 +606,7 @@ class Client(Entered):
             running=tuple(running),
             stuck=(),
             waiting=tuple(fire for fire in fires if fire.run_id not in going),
-            faults=await self._all_faults(seen.problems, holder),
+            faults=await self._all_faults((*seen.problems, *elsewhere), holder),
             zones={kind: (name, source) for kind, (_, name, source) in rules.zones.items()},
             inboxes=await inbox_states(store, seen.workspace, systems=rules.systems),
         )
@@ -803,7 +804,7 @@ def _no_run(target: str) -> NotFound:
         Problem(
             code="run-unknown",
             message=f"no run, session or receipt {target!r}",
-            remedy="take the id from runs()",
+            remedy="take the id from runs(), or from drumbeat runs",
         )
     )
 

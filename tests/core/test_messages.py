@@ -1,10 +1,12 @@
 """The words of messages: quotations, near words, lists, and places."""
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.core.messages import closest, did_you_mean, listed, on_lines, quoted, shown
+from drumbeat.core.messages import closest, did_you_mean, lasting, listed, on_lines, quoted, shown
 from drumbeat.core.vocabulary import AUTOMATION
 
 
@@ -73,3 +75,18 @@ def test_a_misspelt_word_finds_the_nearest_option(word: str, option: str | None)
 )
 def test_words_are_joined_for_a_sentence(names: tuple[str, ...], said: str) -> None:
     assert listed(names) == said
+
+
+@pytest.mark.parametrize(
+    "seconds, said",
+    [
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (7_200, "2 h"),
+        (86_400, "1 d"),
+        (4 * 86_400 + 4 * 3_600 + 45 * 60 + 46.077628, "4 d 4 h 45 min"),
+    ],
+)
+def test_a_duration_is_said_as_people_say_it(seconds: float, said: str) -> None:
+    assert lasting(timedelta(seconds=seconds)) == said

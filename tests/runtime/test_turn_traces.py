@@ -32,6 +32,7 @@ async def test_a_fault_inside_the_agent_keeps_its_traceback(host: Any) -> None:
         async with host.engine(agent=Faulty(), secrets=SECRETS) as engine:
             run = await engine.run("check")
     assert run.failure.code == "agent-raised"
+    assert "mend the agent" in run.failure.remedy
     (line,) = [line for line in logs if line["event"] == "turn_failed"]
     assert (line["log_level"], line["slug"], line["run_id"]) == ("error", "check", run.run_id)
     assert (line["turn_id"], line["attempt"]) == (run.turns[0].turn_id, 1)

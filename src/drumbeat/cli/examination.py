@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 
 import attrs
 from anyio import to_thread
@@ -254,9 +255,9 @@ async def _state(workspace: Path, folder: Path, env: Env, now: datetime) -> Asyn
             yield await _engine(status, folder, now)
             yield await _sessions(client, status)
             yield await to_thread.run_sync(_memory, status, folder, env)
-            yield await _deliveries(client, now)
+            yield await _deliveries(client, now, alone=status.state == "stopped")
             yield _mail(status)
-            yield await _records(client, now)
+            yield await _records(client, status, now)
     except DrumbeatError as error:
         yield Examined(name="records", found="cannot be read", problems=(error.problem,))
 
@@ -357,7 +358,7 @@ async def _sessions(client: Client, status: Status) -> Examined:
 def _memory(status: Status, folder: Path, env: Env) -> Examined:
     root = Path(env["MEMORY_DIR"]) if env.get("MEMORY_DIR") else folder / "memory"
     known, found = slugs_seen(status), 0
-    problems: list[Problem] = []
+    problems: list[Problem] = list(_unwritable(root)) if env.get("MEMORY_DIR") else []
     for path in sorted(root.glob("*s/*")):
         if not path.is_dir():
             continue
@@ -374,7 +375,20 @@ def _memory(status: Status, folder: Path, env: Env) -> Examined:
     return Examined(name="memory", found=_count(found, "folder"), problems=tuple(problems))
 
 
-async def _deliveries(client: Client, now: datetime) -> Examined:
+def _unwritable(root: Path) -> Iterator[Problem]:
+    """Whether memory folders can be made there, by making one: rights do not say it of all."""
+    above = next(path for path in (root, *root.absolute().parents) if path.exists())
+    try:
+        Path(mkdtemp(prefix=".drumbeat-", dir=above)).rmdir()
+    except OSError as error:
+        yield Problem(
+            code="memory-dir-unwritable",
+            message=f"$MEMORY_DIR is {root}, where no folder can be made: {error.strerror}",
+            remedy="name a folder that the user that runs the engine may write",
+        )
+
+
+async def _deliveries(client: Client, now: datetime, *, alone: bool) -> Examined:
     pending, abandoned = await client.intents("pending"), await client.intents("abandoned")
     problems: list[Problem] = [
         Finding(
@@ -384,8 +398,16 @@ async def _deliveries(client: Client, now: datetime) -> Examined:
             remedy="look at the deliverer, or acknowledge it if it arrived",
         )
         for intent in pending
-        if now - intent.created_at > _LATE
+        if now - intent.created_at > _LATE or intent.attempt > (0 if alone else 1)
     ]
+    if problems and alone:
+        problems.append(
+            Finding(
+                code="engine-missing",
+                message=f"{_count(len(pending), 'message')} to deliver, and no engine",
+                remedy="start one that has a deliverer, or pull them with a client",
+            )
+        )
     problems += [
         Finding(
             code="delivery-lost",
@@ -430,12 +452,16 @@ def _mail(status: Status) -> Examined:
     return Examined(name="mail", found=f"inboxes: {len(status.inboxes)}", problems=tuple(problems))
 
 
-async def _records(client: Client, now: datetime) -> Examined:
+async def _records(client: Client, status: Status, now: datetime) -> Examined:
     runs, fires = await client.runs(limit=1), await client.fires(limit=1)
     newest = max(
         [*(run.started_at for run in runs), *(fire.created_at for fire in fires)], default=now
     )
-    problems: list[Problem] = []
+    problems: list[Problem] = [
+        Finding(code=each.code, message=each.message, remedy=each.remedy)
+        for each in status.faults
+        if each.code == "data-dir-elsewhere"
+    ]
     if newest - now > _SKEW:
         problems.append(
             Problem(

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import PurePath
 
+from drumbeat.core.messages import lasting
 from drumbeat.core.model import Cause, GuidanceDelivery, Requirement
 
 __all__ = ["render_context", "render_sections", "section_tag"]
@@ -139,7 +140,7 @@ def _why(
         slots = "1 earlier slot" if folded == 1 else f"{folded} earlier slots"
         yield f"This run also stands for {slots} of the schedule that had no run."
     if late >= timedelta(minutes=1):
-        yield f"It begins {_span(late)} late."
+        yield f"It begins {lasting(late)} late."
 
 
 def _earlier(*, interrupted: bool, failed: bool) -> str:
@@ -152,12 +153,6 @@ def _offset(offset: timedelta) -> str:
     minutes, seconds = divmod(abs(int(offset.total_seconds())), 60)
     shown = f"{'-' if offset < timedelta() else '+'}{minutes // 60:02}:{minutes % 60:02}"
     return f"{shown}:{seconds:02}" if seconds else shown
-
-
-def _span(span: timedelta) -> str:
-    hours, minutes = divmod(span // timedelta(minutes=1), 60)
-    parts = ((span.days, "d"), (hours % 24, "h"), (minutes, "min"))
-    return " ".join(f"{count} {unit}" for count, unit in parts if count)
 
 
 def _shown(name: PurePath | str) -> str:

@@ -214,7 +214,7 @@ _NEXT: Mapping[Cause, str] = {
     "inbox": "The mail is parked: it is not tried again by itself. Other mail starts runs as "
     "before.",
     "follow-up": "The follow-up is not tried again by itself.",
-    "manual": "It is not tried again by itself.",
+    "manual": "This run is not tried again by itself.",
 }
 
 

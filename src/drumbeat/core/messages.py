@@ -2,10 +2,11 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 from drumbeat.core.secret_shapes import hide_secrets
 
-__all__ = ["closest", "did_you_mean", "listed", "on_lines", "quoted", "shown"]
+__all__ = ["closest", "did_you_mean", "lasting", "listed", "on_lines", "quoted", "shown"]
 
 _LONGEST_SEARCHED = 400
 _LONGEST_SHOWN = 60
@@ -25,6 +26,15 @@ def shown(text: str, *, longest: int = _LONGEST_SHOWN) -> str:
     """
     short = _short(text, longest)
     return "".join(each if each.isprintable() else _escaped(each) for each in short)
+
+
+def lasting(span: timedelta) -> str:
+    """A duration as people say it, such as `4 d 4 h 45 min`; in seconds only below a minute."""
+    if span < timedelta(minutes=1):
+        return f"{span // timedelta(seconds=1)} s"
+    hours, minutes = divmod(span // timedelta(minutes=1), 60)
+    parts = ((span.days, "d"), (hours % 24, "h"), (minutes, "min"))
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)
 
 
 def closest(word: str, options: Iterable[str]) -> str | None:

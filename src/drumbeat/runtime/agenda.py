@@ -18,6 +18,7 @@ import anyio
 import attrs
 
 from drumbeat.core.identity import slot_of
+from drumbeat.core.messages import lasting
 from drumbeat.core.model import (
     Automation,
     Due,
@@ -324,8 +325,8 @@ class Agenda:
         if due.missed:
             changes["passed_over"] = now.isoformat()
             reason = (
-                f"{now - due.slot} late, and a missed moment is made up for within"
-                f" {services.settings.catch_up} only"
+                f"{lasting(now - due.slot)} late, and a missed moment is made up for within"
+                f" {lasting(services.settings.catch_up)} only"
             )
         fire = fire_of(due, now, verdict="missed" if due.missed else None, why=reason)
 

@@ -60,9 +60,7 @@ def failure_of(error: BaseException) -> AgentError:
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001  an exception of a host's own may break in any of its parts
-        failure = AgentError(
-            f"the agent raised {type(error).__name__}, which cannot be read", code="agent-raised"
-        )
+        failure = _raised(f"{type(error).__name__}, which cannot be read")
     if failure is not error:
         failure.__cause__ = error
     return failure
@@ -79,7 +77,14 @@ def _failure(error: BaseException) -> AgentError:
         if failure.code == problem.code and _is_text(problem.message, problem.remedy):
             failure.problem = problem
         return failure
-    return AgentError(f"the agent raised {said(error)}", code="agent-raised")
+    return _raised(said(error))
+
+
+def _raised(what: str) -> AgentError:
+    failure = AgentError(f"the agent raised {what}", code="agent-raised")
+    remedy = "mend the agent, or let it raise an AgentError for what it meets"
+    failure.problem = attrs.evolve(failure.problem, remedy=remedy)
+    return failure
 
 
 def problem_of(error: BaseException) -> Problem | None:

@@ -72,7 +72,10 @@ class Life:
         inboxes = Inboxes(services=services)
         presence = Presence(services=services)
         rules = Rules(
-            zones=services.zones, catch_up=settings.catch_up, systems=tuple(sorted(services.mail))
+            zones=services.zones,
+            catch_up=settings.catch_up,
+            systems=tuple(sorted(services.mail)),
+            workspace=services.workspace_dir,
         )
         return cls(
             services=services,

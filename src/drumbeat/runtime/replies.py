@@ -243,8 +243,8 @@ async def find_answered(store: Store, target: str) -> RunRecord:
             Problem(
                 code="run-unknown",
                 message=f"no run, session or receipt {target!r}",
-                remedy="take the id from runs(), sessions() or a receipt; runs that are older than "
-                "`keep_runs` are forgotten",
+                remedy="take the id from runs() (drumbeat runs), sessions() or a receipt; runs "
+                "that are older than `keep_runs` are forgotten",
             )
         )
     return found[0]

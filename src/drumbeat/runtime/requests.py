@@ -167,6 +167,6 @@ def ended_already(run: RunRecord) -> NotFound:
         Problem(
             code="run-ended",
             message=f"the run {run.run_id} of {run.slug} is not going: it {run.state} already",
-            remedy="take the id of a run that is going from status()",
+            remedy="take the id of a run that is going from status(), or drumbeat status",
         )
     )

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from drumbeat.core.model import Kind
 from drumbeat.core.settings import Settings
+from drumbeat.errors import Problem
 from drumbeat.protocols import Store
 from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.schedule_marks import Zones
@@ -23,12 +25,37 @@ _KINDS: tuple[Kind, ...] = ("automation", "job")
 class Rules:
     """The zones of an engine, how late a missed moment may be and still be run, its mail systems.
 
-    `systems` is None when no engine said which ones it has.
+    `systems` is None when no engine said which ones it has. `workspace` is the folder that the
+    engine served, None when none said so.
     """
 
     zones: Zones
     catch_up: timedelta
     systems: tuple[str, ...] | None = None
+    workspace: Path | None = None
+
+    def elsewhere(self, workspace: Path, data_dir: Path) -> tuple[Problem, ...]:
+        """Whether the data folder is one of another workspace, which still stands; blocks.
+
+        A workspace that was moved together with its data folder left nothing where it was.
+        """
+        if self.workspace is None or self.workspace == workspace:
+            return ()
+        try:
+            other = self.workspace.is_dir() and not self.workspace.samefile(workspace)
+        except OSError:
+            return ()
+        if not other:
+            return ()
+        return (
+            Problem(
+                code="data-dir-elsewhere",
+                message=f"the engine that last held {data_dir} served {self.workspace}, and this "
+                f"is {workspace}",
+                remedy="name the data folder of this workspace; nothing is wrong if the workspace "
+                "was copied and this is to be its data folder from now on",
+            ),
+        )
 
 
 async def publish(store: Store, rules: Rules) -> None:
@@ -41,6 +68,7 @@ async def publish(store: Store, rules: Rules) -> None:
         "zones": {kind: [name, source] for kind, (_, name, source) in rules.zones.items()},
         "catch_up": rules.catch_up.total_seconds(),
         "systems": None if rules.systems is None else list(rules.systems),
+        "workspace": None if rules.workspace is None else str(rules.workspace),
     }
     mark = await mark_of(store, _KEY)
     if mark.value != value:
@@ -62,7 +90,7 @@ async def read_rules(store: Store | None, *, threads: Threads) -> Rules:
 
 
 def _rules(value: Mapping[str, Any]) -> Rules:
-    systems = value.get("systems")
+    systems, workspace = value.get("systems"), value.get("workspace")
     named = {kind: value["zones"][kind] for kind in _KINDS}
     return Rules(
         zones={
@@ -71,4 +99,5 @@ def _rules(value: Mapping[str, Any]) -> Rules:
         },
         catch_up=timedelta(seconds=value["catch_up"]),
         systems=None if systems is None else tuple(systems),
+        workspace=None if workspace is None else Path(workspace),
     )

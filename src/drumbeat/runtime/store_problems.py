@@ -143,7 +143,8 @@ def _failed(path: Path, said: str) -> StoreError:
         Problem(
             code="store-failed",
             message=f"{path.name} could not be used: {said}",
-            remedy="check that its folder exists, may be written to, and lies on a local disk",
+            remedy="check that the file and its folder exist, may be read and written by the user "
+            "that runs the engine, and lie on a local disk",
             path=path,
         )
     )
