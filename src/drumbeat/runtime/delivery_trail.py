@@ -44,8 +44,8 @@ async def _before(store: Store, moment: datetime) -> int:
         """Whether the first event behind that id is older than the moment, or purged."""
         try:
             found: list[Event] = await store.events(after=number, limit=1, wait=_AT_ONCE)
-        except EventsExpired:
-            return True
+        except EventsExpired as expired:
+            return expired.problem.code != "events-ahead"
         return bool(found) and found[0].at < moment
 
     low, high = 0, 1
