@@ -1,8 +1,7 @@
 """Makes a stored state, by whichever drumbeat is on the path: once for each schema there has been.
 
 Usage: PYTHONPATH=<src of that release> make_stored.py FOLDER STORED. Leaves the state of a host
-that
-ran for a day in FOLDER, and writes its database as SQL and its pins into STORED, as
+that ran for a day in FOLDER, and writes its database as SQL and its pins into STORED, as
 `schema-<n>.sql` and `schema-<n>.pins.json`. Only what every release knew is used.
 """
 

@@ -92,7 +92,7 @@ async def test_the_files_are_their_owners_alone_and_people_can_read_them(folder:
         "session_rotations.jsonl",
     ]
     text = (folder / "session_pins.json").read_text()
-    assert json.loads(text)["version"] == 1
+    assert json.loads(text)["version"] == 2
     assert json.loads(text)["pins"]["mail"] == {
         "session_id": OTHER.session_id,
         "fingerprint": OTHER.fingerprint,
@@ -363,7 +363,7 @@ async def test_anything_but_what_was_written_is_refused(folder: Path, content: b
 
 async def test_a_newer_version_is_refused_and_left_where_it_is(folder: Path) -> None:
     folder.mkdir(parents=True)
-    (folder / "session_pins.json").write_text('{"version": 2, "pins": {}}')
+    (folder / "session_pins.json").write_text('{"version": 3, "pins": {}}')
     with refused("pins-newer"):
         await SessionPins(folder).all()
     with refused("pins-newer"):

@@ -14,9 +14,11 @@ which `rotated` keeps, or among the latest lines: nothing has to be read that gr
 Writers exclude each other, across objects and processes, by a lock on the folder itself. Readers
 take none: they see one whole file or the other.
 
-A file that cannot be understood is renamed to `session_pins.json.damaged-N`, and while such a copy
-waits without a `session_pins.json` beside it every call is refused, so that a restart does not
-quietly begin every conversation afresh. The operator mends it by renaming the repaired copy back,
+The file says its own checksum, so that one changed letter is not another conversation, nor another
+automation's. A file that cannot be understood is renamed to `session_pins.json.damaged-N`, and
+while such a copy waits without a `session_pins.json` beside it every call is refused, so that a
+restart does not quietly begin every conversation afresh. The operator mends it by renaming the
+repaired copy back, without its checksum,
 or by deleting it, which forgets the pins on purpose.
 """
 
@@ -27,6 +29,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -47,8 +50,10 @@ __all__ = ["SessionPins"]
 T = TypeVar("T")
 
 _PINS = "session_pins.json"
+_KEYS = ("version", "pins", "rotated", "last_rotation", "checksum")
 _DAMAGED = re.compile(re.escape(_PINS) + r"\.damaged-([0-9]{1,9})")
-_VERSION = 1
+_VERSION = 2
+"""The first one had no checksum."""
 _TRIES = 500
 _PAUSE = 0.01
 
@@ -273,12 +278,13 @@ class _Files:
         return {int(found[1]): name for name in names if (found := _DAMAGED.fullmatch(name))}
 
     def _replace(self, state: _State) -> None:
-        document = {
+        document: dict[str, Any] = {
             "version": _VERSION,
             "pins": {slug: _pin_to_json(state.pins[slug]) for slug in sorted(state.pins)},
             **({} if state.rotated is None else {"rotated": dict(sorted(state.rotated.items()))}),
             "last_rotation": state.last_rotation,
         }
+        document["checksum"] = _checksum(document)
         content = (json.dumps(document, indent=2) + "\n").encode("ascii")
         fresh = self.folder / f".{_PINS}.tmp"
         fresh.unlink(missing_ok=True)  # left by a crash
@@ -316,8 +322,8 @@ def _refusal(copy: Path, why: str) -> StoreError:
         Problem(
             code="pins-damaged",
             message=f"{_PINS} cannot be understood ({why}) and was set aside",
-            remedy=f"mend {copy.name} and rename it back to {_PINS}, or delete it to start every "
-            "conversation afresh; until then nothing is resumed",
+            remedy=f"mend {copy.name}, take its line `checksum` out and rename it back to {_PINS}, "
+            "or delete it to start every conversation afresh; until then nothing is resumed",
             path=copy,
         )
     )
@@ -342,8 +348,12 @@ def _parsed(content: bytes, path: Path) -> _State:
                 path=path,
             )
         )
-    if version != _VERSION or document.keys() - {"version", "pins", "rotated", "last_rotation"}:
-        raise _Damaged("its keys are not version, pins, rotated and last_rotation")
+    if type(version) is not int or version < 1 or document.keys() - set(_KEYS):
+        raise _Damaged(f"its keys are not {', '.join(_KEYS)}")
+    if "checksum" in document and document.pop("checksum") != _checksum(document):
+        raise _Damaged(
+            "it is not what was written; if it was changed on purpose, take the line `checksum` out"
+        )
     pins, noted = document.get("pins"), document.get("last_rotation")
     rotated = document.get("rotated")
     if not isinstance(pins, dict):
@@ -359,6 +369,11 @@ def _parsed(content: bytes, path: Path) -> _State:
         rotated=rotated,
         last_rotation=noted,
     )
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode("ascii")).hexdigest()
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def store_damaged(path: Path, said: str) -> StoreError:
             code="store-damaged",
             message=f"{path.name} is damaged or is no drumbeat store ({said}); "
             "it was left as it is",
-            remedy=f"put a backup of {path.name} in its place, or move it (with {path.name}-wal) "
-            "away to begin with an empty state",
+            remedy=f"move it away, together with {path.name}-wal and {path.name}-shm, and put a "
+            "backup in its place, or nothing to begin with an empty state",
             path=path,
         )
     )
