@@ -74,7 +74,8 @@ class Client(Entered):
     takes up. Reading writes nothing: without a data folder, everything reads as empty, until an
     engine has made one.
 
-    Every method raises `DrumbeatError` outside the `async with` (`not-entered`, `left`).
+    Every method raises `DrumbeatError` outside the `async with` (`not-entered`, `left`), and in
+    another thread than the one that entered it (`other-thread`).
 
     Args:
         workspace: the folder with `automations/`.

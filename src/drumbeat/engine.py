@@ -83,7 +83,7 @@ from drumbeat.runtime.standby import outcome, stand_by
 from drumbeat.runtime.state import State
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.upkeep import log_broken
-from drumbeat.runtime.within import is_within
+from drumbeat.runtime.within import is_within, turn_around
 from drumbeat.runtime.workspace import Survey, WorkspaceCache
 from drumbeat.runtime.zones import zones_for
 
@@ -497,9 +497,11 @@ class Engine(Client):
             reason: for the log.
 
         Raises:
+            DrumbeatError: `turn-waits-for-itself`, a turn asks, which would be waited for.
             Exception: what stopped the engine, as `wait()` raises it.
         """
         self._check_inside()
+        self._check_outside_turns("drained")
         life = self._life
         if life is None:
             self._waiting.cancel()
@@ -516,17 +518,29 @@ class Engine(Client):
     async def wait(self) -> None:
         """Return when the engine has drained and given the data folder back.
 
-        Not from inside a turn, and as little as `drain`: the turn would be waited for.
-
         Raises:
+            DrumbeatError: `turn-waits-for-itself`, a turn asks, which would be waited for.
             Exception: what stopped the engine, as it was raised.
         """
         self._check_entered()
+        self._check_outside_turns("drained")
         while not self._ended:
             await self._over.wait(self._over.count)
         if self._fault is not None:
             self._fault_told = True
             raise self._fault
+
+    def _check_outside_turns(self, state: str) -> None:
+        slug = None if self._life is None else turn_around(self._life.services)
+        if slug is not None:
+            raise DrumbeatError(
+                Problem(
+                    code="turn-waits-for-itself",
+                    message=f"a turn of {slug} waits until the engine has {state}, which waits for "
+                    "that turn to end",
+                    remedy="leave it to the host, in a task that no turn started",
+                )
+            )
 
     def _check_inside(self) -> None:
         super()._check_inside()
@@ -880,13 +894,15 @@ class Engine(Client):
     async def settled(self) -> None:
         """Return once nothing is due, running or deliverable at this instant.
 
-        Not from inside a turn or a delivery, which it would wait for until their time is up.
+        Not from inside a delivery, which it would wait for until its time is up.
 
         Raises:
+            DrumbeatError: `turn-waits-for-itself`, a turn asks, which would be waited for.
             StoreError: the store is in trouble, so that nothing can be settled.
             Exception: what stopped the engine.
         """
         life = self._inside()
+        self._check_outside_turns("settled")
         while True:
             seen = life.services.state_changed.count
             if self._running == "stopped":

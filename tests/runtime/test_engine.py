@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 import structlog
+from anyio import from_thread, to_thread
 from structlog.testing import capture_logs
 
 from drumbeat import (
@@ -880,3 +881,40 @@ async def test_a_turn_cannot_wait_for_a_run_of_its_own_automation(host: Any) -> 
         ended.set()
     assert [error.problem.code for error in refusals] == ["run-within-itself"]
     assert others == ["succeeded", "succeeded"]
+
+
+@pytest.mark.parametrize("asked", ["settled", "wait", "drain"])
+async def test_a_turn_cannot_wait_for_what_waits_for_it(host: Any, asked: str) -> None:
+    """Nor does the engine begin to drain by it."""
+    host.write()
+    engines: list[Any] = []
+
+    async def within(turn: Turn) -> str:
+        given = ["done with it"] if asked == "drain" else []
+        await getattr(engines[0], asked)(*given)
+        return "It came back."
+
+    async with host.engine(agent=ScriptedAgent(default=within)) as engine:
+        engines.append(engine)
+        with anyio.fail_after(20):
+            run = await engine.run("check")
+        assert run.failure.code == "turn-waits-for-itself"
+        await engine.settled()
+        assert (await engine.status()).state == "running"
+
+
+@pytest.mark.parametrize("asked", ["run", "status", "fire", "runs", "events"])
+async def test_an_engine_answers_in_the_thread_that_entered_it_alone(host: Any, asked: str) -> None:
+    """Elsewhere nothing would wake who waits; a worker thread can ask by way of its loop."""
+    host.write()
+
+    async def ask(engine: Any) -> Any:
+        if asked == "events":
+            return [event async for event in engine.events(follow=False)]
+        return await getattr(engine, asked)(*(["check"] if asked in ("run", "fire") else []))
+
+    async with host.engine() as engine:
+        with pytest.raises(DrumbeatError) as refused, anyio.fail_after(20):
+            await to_thread.run_sync(lambda: anyio.run(ask, engine))
+        assert refused.value.problem.code == "other-thread"
+        await to_thread.run_sync(lambda: from_thread.run(ask, engine))

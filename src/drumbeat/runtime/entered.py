@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
+from threading import get_ident
 from typing import Literal
 
 from drumbeat.core.model import Env
@@ -44,6 +45,7 @@ class Entered:
         self._pins: Pins | None = None
         self._opening: State | None = None
         self._phase: Literal["new", "inside", "left"] = "new"
+        self._thread = 0
 
     @property
     def clock(self) -> Clock:
@@ -70,6 +72,7 @@ class Entered:
                 )
             )
         self._phase = "inside"
+        self._thread = get_ident()
 
         def resolve() -> None:
             self._given_workspace = self._given_workspace.absolute()
@@ -102,6 +105,16 @@ class Entered:
                     code="not-entered",
                     message=f"this {type(self).__name__} has not been entered",
                     remedy="use it inside `async with`",
+                )
+            )
+        if get_ident() != self._thread:
+            # What wakes those who wait here wakes nobody in another loop: they would wait for ever.
+            raise DrumbeatError(
+                Problem(
+                    code="other-thread",
+                    message=f"this {type(self).__name__} was entered in another thread",
+                    remedy="call it in the event loop in which it was entered; a worker thread of "
+                    "that loop does so with `anyio.from_thread.run`",
                 )
             )
 

@@ -38,3 +38,11 @@ def is_within(services: Services, slug: str) -> bool:
         going.services is services and going.slug == slug and not going.over
         for going in _going.get()
     )
+
+
+def turn_around(services: Services) -> str | None:
+    """The slug of a turn, going in this engine, that the caller is part of; None outside of any."""
+    for going in _going.get():
+        if going.services is services and not going.over:
+            return going.slug
+    return None
