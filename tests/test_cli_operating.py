@@ -100,6 +100,9 @@ def test_status_shows_times_by_the_clock_of_the_engine(workspace: Path) -> None:
     assert "Asia/Tokyo" in output
     (row,) = [line for line in call("sessions").output.splitlines() if "greeting" in line]
     assert "+0900" in row
+    assert all("+09:00 " in line for line in call("events").output.splitlines())
+    assert '+00:00"' in call("events", "--json").output
+    assert "+09:00 has not run yet" in " ".join(call("why", "greeting").output.split())
 
 
 def test_status_shows_what_runs_waits_and_is_paused(workspace: Path) -> None:
@@ -180,6 +183,9 @@ def test_status_names_what_is_broken_and_what_never_comes(workspace: Path) -> No
 
 def test_what_is_over_or_was_not_paused_is_said_to_be(workspace: Path) -> None:
     lived(workspace)
+    assert "no conversation is pinned" not in call("rotate", "greeting", "--reason", "x").output
+    (workspace / ".drumbeat" / "session_pins.json").unlink()
+    assert "no conversation is pinned" in call("rotate", "greeting", "--reason", "x").output
     assert "greeting was not paused" in call("resume", "greeting").output
     call("pause", "greeting", "--reason", "x")
     assert "greeting goes on" in call("resume", "greeting").output

@@ -58,7 +58,7 @@ from drumbeat.runtime.search_path import door_secrets
 from drumbeat.runtime.sign_of_life import read_sign
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.webhook_door import WebhookDoor
-from drumbeat.runtime.workspace import Survey, survey
+from drumbeat.runtime.workspace import Survey, kind_of, survey
 
 _ALL = 1_000_000
 _NEIGHBOURS = 1000
@@ -653,6 +653,8 @@ class Client(Entered):
     async def why(self, slug: str, *, at: datetime) -> str:
         """What became of `slug` at the instant `at`, in one sentence, from the records.
 
+        Its times are on the wall clock of the zone that rules `slug`, with their offset.
+
         Args:
             slug: the automation.
             at: an aware instant; a fire less than a minute away from it is meant.
@@ -700,6 +702,7 @@ class Client(Entered):
             note=_note(seen, slug, (await self._paused()).get(slug), comes=upcoming is not None),
             known=known,
             around=Around() if store is None else await self._around(store, slug, at, rules, now),
+            zone=rules.zones[kind_of(seen.workspace, slug)][0],
         )
 
     async def _around(

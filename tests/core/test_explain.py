@@ -1,6 +1,6 @@
 """What became of a moment is said in one sentence, and it is true."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import attrs
@@ -329,3 +329,16 @@ def test_a_time_of_which_the_records_are_gone() -> None:
 def told(around: Around, *fires: Fire, note: str = "") -> str:
     subject = subject_of(AT, fires)
     return explain("brief", AT, subject=subject, run=None, now=AT + HOUR, note=note, around=around)
+
+
+def test_times_are_read_off_the_wall_clock_of_a_zone() -> None:
+    told = explain(
+        "brief",
+        AT,
+        subject=subject_of(AT, [RAN]),
+        run=run(RAN),
+        now=AT + HOUR,
+        upcoming=AT + 24 * HOUR,
+        zone=timezone(HOUR),
+    )
+    assert told.startswith("brief (schedule) due at 2026-03-02T08:00:00+01:00 ran as r1")

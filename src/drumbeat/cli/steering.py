@@ -83,8 +83,16 @@ def rotate(output: Output, slug: str, reason: str, workspace: Path, data_dir: Pa
 
     It takes effect when no run of SLUG is going. Works for an orphan of `drumbeat sessions` too.
     """
-    _ask(workspace, data_dir, lambda client: client.rotate(slug, reason))
+
+    async def ask(client: Client) -> bool:
+        pinned = slug in await client.sessions()
+        await client.rotate(slug, reason)
+        return pinned
+
+    pinned = _ask(workspace, data_dir, ask)
     output.line(f"asked to rotate {visible(slug)}")
+    if not pinned:
+        output.line("no conversation is pinned for it, so its next run begins one in any case")
 
 
 def _ask(workspace: Path, data_dir: Path | None, request: Callable[[Client], Awaitable[T]]) -> T:

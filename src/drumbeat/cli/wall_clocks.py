@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from drumbeat import Status, Workspace
+from drumbeat import Status
 from drumbeat.core.model import Kind
+from drumbeat.runtime.workspace import kind_of
 from drumbeat.runtime.zones import Zone, resolve_zone
 
 __all__ = ["Zones", "kind_of", "zones_of"]
@@ -18,12 +19,3 @@ def zones_of(status: Status) -> Zones:
         kind: Zone(resolve_zone(name, source=source), name, source)
         for kind, (name, source) in status.zones.items()
     }
-
-
-def kind_of(workspace: Workspace, slug: str) -> Kind:
-    """Which kind of file a slug names; one whose file is gone counts as an automation file."""
-    automation = workspace.find(slug)
-    if automation is not None:
-        return automation.kind
-    broken = (path for path in workspace.problems if path.stem == slug)
-    return "job" if any(path.parent.name == "jobs" for path in broken) else "automation"

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from drumbeat import Client, Event, Fire, InboxState, Status
 from drumbeat.cli.group import OnRecords, data_dir_option, workspace_option
 from drumbeat.cli.listed import is_never_due, slugs_seen
 from drumbeat.cli.output import Output, local, visible
-from drumbeat.cli.wall_clocks import kind_of, zones_of
+from drumbeat.cli.wall_clocks import Zones, kind_of, zones_of
 from drumbeat.core.redaction import Redactor
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.search_path import door_secrets
@@ -185,8 +185,12 @@ def events(output: Output, /, **options: Any) -> None:
 
     async def show() -> None:
         async with Client(options["workspace"], data_dir=options["data_dir"]) as client:
+            as_json, found = options["as_json"], await client.status()
+            zones = zones_of(found)
             async for event in client.events(options["after"], follow=options["follow"]):
-                output.line(_as_json(event) if options["as_json"] else _as_text(event))
+                output.line(
+                    _as_json(event) if as_json else _as_text(event, _zone(event, found, zones))
+                )
 
     try:
         anyio.run(show)
@@ -207,13 +211,17 @@ def _as_json(event: Event) -> str:
     )
 
 
-def _as_text(event: Event) -> str:
-    return " ".join(visible(word) for word in _words(event))
+def _zone(event: Event, found: Status, zones: Zones) -> tzinfo:
+    return zones[kind_of(found.workspace, event.slug or "")].tzinfo
 
 
-def _words(event: Event) -> Iterator[str]:
+def _as_text(event: Event, zone: tzinfo) -> str:
+    return " ".join(visible(word) for word in _words(event, zone))
+
+
+def _words(event: Event, zone: tzinfo) -> Iterator[str]:
     yield f"{event.id:>6}"
-    yield event.at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    yield event.at.astimezone(zone).isoformat(timespec="seconds").replace("+00:00", "Z")
     yield event.kind
     if event.slug is not None:
         yield event.slug

@@ -1,7 +1,7 @@
 """One true sentence about one moment of one automation, from what was recorded of it."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
 import attrs
@@ -114,6 +114,7 @@ def explain(
     note: str = "",
     known: Known = _NOTHING_MORE,
     around: Around = _NOTHING_AROUND,
+    zone: tzinfo = UTC,
 ) -> str:
     """Say what became of `slug` at the instant `at`.
 
@@ -127,45 +128,53 @@ def explain(
         note: what keeps it from being due at present, as half a sentence.
         known: what is known of `run` beside its record.
         around: what is known of the time around `at`.
+        zone: whose wall clock the times are read off; each has its offset.
     """
-    fire, absent = subject.fire, _absent(around)
+    fire, absent = subject.fire, _absent(around, zone)
     if fire is not None and subject.how == "at":
-        return _sentence(_fate(fire, run, known) + (absent if fire.cause == "schedule" else ""))
+        return _sentence(
+            _fate(fire, run, known, zone) + (absent if fire.cause == "schedule" else "")
+        )
     if fire is not None and subject.how == "folded":
         count = "1 earlier slot" if subject.slots == 1 else f"{subject.slots} earlier slots"
         return _sentence(
-            f"{_fate(fire, run, known)}; it stands for {count} as well, and if {slug} was due at"
-            f" {_time(at)}, that was one of them{absent}"
+            f"{_fate(fire, run, known, zone)}; it stands for {count} as well, and if {slug} was due"
+            f" at {_time(at, zone)}, that was one of them{absent}"
         )
     if around.owed is not None:
         return _sentence(
-            f"{slug} was due at {_time(around.owed)}, and no engine has taken that up yet{absent}"
+            f"{slug} was due at {_time(around.owed, zone)}, and no engine has taken that up yet"
+            f"{absent}"
         )
     if at > now and upcoming is not None and abs(upcoming - at) < NEAR:
-        return _sentence(f"{slug} will be due at {_time(upcoming)}")
+        return _sentence(f"{slug} will be due at {_time(upcoming, zone)}")
     if around.forgotten is not None and at < around.forgotten:
-        said = f"the records of the time before {_time(around.forgotten)} are gone, so nothing says"
-        said += f" what became of {slug} at {_time(at)}{absent}"
+        said = f"the records of the time before {_time(around.forgotten, zone)} are gone, so"
+        said += f" nothing says what became of {slug} at {_time(at, zone)}{absent}"
     else:
-        said = f"{slug} {'is' if at > now else 'was'} not due at {_time(at)}{absent}"
-        said += f"; before that, {_fate(fire, run, known)}" if fire else _NEVER
+        said = f"{slug} {'is' if at > now else 'was'} not due at {_time(at, zone)}{absent}"
+        said += f"; before that, {_fate(fire, run, known, zone)}" if fire else _NEVER
     if note:
         said += f"; at present {note}"
-    said += f"; it is next due at {_time(upcoming)}" if upcoming else "; no later moment is planned"
+    said += (
+        f"; it is next due at {_time(upcoming, zone)}"
+        if upcoming
+        else "; no later moment is planned"
+    )
     return _sentence(said)
 
 
-def _absent(around: Around) -> str:
+def _absent(around: Around, zone: tzinfo) -> str:
     if around.absent is None:
         return ""
     since, until = around.absent
     if until is None:
-        return f"; no engine has been there since {_time(since)}"
-    return f"; no engine was there from {_time(since)} to {_time(until)}"
+        return f"; no engine has been there since {_time(since, zone)}"
+    return f"; no engine was there from {_time(since, zone)} to {_time(until, zone)}"
 
 
-def _fate(fire: Fire, run: RunRecord | None, known: Known) -> str:
-    what = f"{fire.slug} ({fire.cause}) {_since(fire)}"
+def _fate(fire: Fire, run: RunRecord | None, known: Known, zone: tzinfo) -> str:
+    what = f"{fire.slug} ({fire.cause}) {_since(fire, zone)}"
     if fire.verdict == "folded":
         return f"{what} was folded into the fire {fire.folded_into}"
     if fire.verdict == "missed":
@@ -182,18 +191,20 @@ def _fate(fire: Fire, run: RunRecord | None, known: Known) -> str:
             return f"{said} and is still running"
         return f"{said}, was going when its engine ended, and is settled at the next start"
     said += f" and {_ended(run)}; {_told(run, known)}"
-    return said if fire.verdict is not None else f"{said}; one more attempt is due{_again(fire)}"
+    return (
+        said if fire.verdict is not None else f"{said}; one more attempt is due{_again(fire, zone)}"
+    )
 
 
-def _since(fire: Fire) -> str:
+def _since(fire: Fire, zone: tzinfo) -> str:
     # Mail is due again after each run that failed, so when it is due is not when it came.
     if fire.cause == "inbox":
-        return f"for mail found at {_time(fire.created_at)}"
-    return f"due at {_time(fire.due)}"
+        return f"for mail found at {_time(fire.created_at, zone)}"
+    return f"due at {_time(fire.due, zone)}"
 
 
-def _again(fire: Fire) -> str:
-    return f" at {_time(fire.due)}" if fire.cause == "inbox" else ""
+def _again(fire: Fire, zone: tzinfo) -> str:
+    return f" at {_time(fire.due, zone)}" if fire.cause == "inbox" else ""
 
 
 def _choice(reason: str) -> str:
@@ -246,5 +257,5 @@ def _sentence(text: str) -> str:
     return " ".join(text.split()).rstrip(".") + "."
 
 
-def _time(at: datetime) -> str:
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+def _time(at: datetime, zone: tzinfo) -> str:
+    return at.astimezone(zone).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -26,7 +26,7 @@ import attrs
 
 from drumbeat.core.automation_file import validate_automation_content
 from drumbeat.core.job_file import validate_job_content
-from drumbeat.core.model import Automation, Workspace
+from drumbeat.core.model import Automation, Kind, Workspace
 from drumbeat.core.routes import said_route
 from drumbeat.core.slug import slug_clashes, slug_problem
 from drumbeat.core.webhooks import route_clashes
@@ -129,6 +129,15 @@ async def workspace_findings(workspace: Workspace) -> list[Finding]:
     Finds required files that hold nothing but white space (`required-file-empty`).
     """
     return await Threads().run(_findings, workspace)
+
+
+def kind_of(workspace: Workspace, slug: str) -> Kind:
+    """Which kind of file a slug names; one whose file is gone counts as an automation file."""
+    automation = workspace.find(slug)
+    if automation is not None:
+        return automation.kind
+    broken = (path for path in workspace.problems if path.stem == slug)
+    return "job" if any(path.parent.name == "jobs" for path in broken) else "automation"
 
 
 class WorkspaceCache:
