@@ -270,6 +270,7 @@ async def test_a_provider_s_words_for_a_full_context_are_known(turn: Turn) -> No
         ('{"text": "a"} {"text": "b"}', "not one JSON object"),
         ('{"text": "a", "text": "b"}', "a key stands twice: 'text'"),
         ('{"text": "a", "usage": {"cost_usd": NaN}}', "NaN is not JSON"),
+        ('{"text": "a", "usage": {"cost_usd": 1e9223372036854775808}}', "beyond all bounds"),
         ("[" * 100_000, "not one JSON object"),
         (["text"], "it is a list"),
         ("null", "it is null"),

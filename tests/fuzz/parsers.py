@@ -182,7 +182,7 @@ def pack_file(content: str | bytes) -> None:
 
 
 class _PackList:
-    """`drumpacks.txt` in a workspace that has one pack."""
+    """`drumpacks.txt` in a workspace that has one pack, and mostly in one that has none."""
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -190,19 +190,23 @@ class _PackList:
     def __call__(self, content: str | bytes) -> None:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory()
-            tools = Path(self._folder.name, "drumpacks", "mail", "bin")
-            tools.mkdir(parents=True)
-            (tools / "mailbox").write_text("#!/bin/sh\n")
-            (tools / "mailbox").chmod(0o755)
-            card = (CORPUS / "packs" / "good" / "smallest.md").read_text()
-            (tools.parent / "drumpack.md").write_text(card)
-        workspace = Path(self._folder.name)
+            self._lay_out(Path(self._folder.name))
+        workspace = Path(self._folder.name, "without" if len(content) % 8 else "with")
         (workspace / "drumpacks.txt").write_bytes(bytes_of(content))
         try:
             _packs, problems = read_packs(workspace)
         except WorkspaceError as error:
             problems = error.problems
         sound(problems)
+
+    def _lay_out(self, folder: Path) -> None:
+        tools = folder / "with" / "drumpacks" / "mail" / "bin"
+        tools.mkdir(parents=True)
+        (tools / "mailbox").write_text("#!/bin/sh\n")
+        (tools / "mailbox").chmod(0o755)
+        card = (CORPUS / "packs" / "good" / "smallest.md").read_text()
+        (tools.parent / "drumpack.md").write_text(card)
+        (folder / "without").mkdir()
 
 
 # ---- values
@@ -597,7 +601,10 @@ _REPO_WORDS = (
     "#",
     "a.",
 )
-_PACK_LIST = ("drumpacks/mail\n# a comment\ndrumpacks/other # why\n", "/tmp\n\n./drumpacks/mail/\n")
+_PACK_LIST = (
+    "drumpacks/mail\n# a comment\ndrumpacks/other # why\n",
+    "/no/pack\n\n./drumpacks/mail/\n",
+)
 _PACK_LIST_WORDS = (
     "drumpacks/mail",
     "\n",

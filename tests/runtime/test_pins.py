@@ -361,6 +361,15 @@ async def test_anything_but_what_was_written_is_refused(folder: Path, content: b
     assert (folder / "session_pins.json.damaged-1").read_bytes() == content
 
 
+async def test_a_version_without_end_is_shown_in_part(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "session_pins.json").write_text(f'{{"version": {"9" * 4000}}}')
+    with pytest.raises(StoreError) as caught:
+        await SessionPins(folder).all()
+    assert caught.value.problem.code == "pins-newer"
+    assert len(str(caught.value)) < 500
+
+
 async def test_a_newer_version_is_refused_and_left_where_it_is(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "session_pins.json").write_text('{"version": 3, "pins": {}}')

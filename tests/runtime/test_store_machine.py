@@ -61,6 +61,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.lost: list[Claim] = []
         self.runs = 0
         self.sendings: list[Sending] = []
+        self.seen = 0
+        self.added: list[str] = []
 
     def call(self, function: Callable[..., Any], /, *args: Any, **given: Any) -> Any:
         async def called() -> Any:
@@ -97,6 +99,10 @@ class StoreMachine(RuleBasedStateMachine):
             and one.id not in taken
         ]
         return min(found, key=lambda one: one.due, default=None)
+
+    def unclaimed(self) -> list[Fire]:
+        taken = {claim.fire.id for claim in self.claims.values() if claim.fire}
+        return [one for one in self.fires if one.verdict is None and one.id not in taken]
 
     # ---- what is done to both
 
@@ -210,10 +216,44 @@ class StoreMachine(RuleBasedStateMachine):
         with pytest.raises(ClaimLost):
             self.call(self.store.finish, claim, None)
 
+    @precondition(lambda self: self.unclaimed())
+    @rule(data=st.data(), verdict=st.sampled_from(["skipped", "missed"]))
+    def settle(self, data: st.DataObject, verdict: Any) -> None:
+        """Somebody's choice, or too late: no run comes of it. A second verdict changes nothing."""
+        fire = data.draw(st.sampled_from(self.unclaimed()))
+        settled = attrs.evolve(fire, verdict=verdict, reason="why")
+        self.call(self.store.record, settled=[settled])
+        self.call(self.store.record, settled=[attrs.evolve(settled, verdict="ran", reason="no")])
+        self.put(settled)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def skip_what_is_claimed(self, data: st.DataObject) -> None:
+        """The file turned out to be disabled: the slug is free, and no attempt is counted."""
+        claim = self.claims.pop(data.draw(st.sampled_from(sorted(self.claims))))
+        fire = self.fire_of(claim)
+        settled = attrs.evolve(fire, verdict="skipped", reason="disabled")
+        self.call(self.store.record, claim=claim, settled=[settled])
+        before = [one.intent.run_id for one in self.sendings if one.intent.fire.id == fire.id]
+        back = attrs.evolve(
+            settled, attempt=fire.attempt - 1, run_id=before[-1] if before else None
+        )
+        self.put(back)
+        self.lost.append(claim)
+
+    @rule()
+    def lapse(self) -> None:
+        """Nobody renews a claim for as long as a lease is: it is taken over, and only then lost."""
+        self.clock.at += LEASE + timedelta(seconds=1)
+        self.take_over()
+
     @rule()
     def reopen(self) -> None:
         self.call(self.store.close)
         self.begin()
+        self.take_over()
+
+    def take_over(self) -> None:
         taken = self.call(self.store.take_over)
         assert {claim.slug: claim.fire for claim in taken} == {
             slug: self.fire_of(claim) for slug, claim in self.claims.items()
@@ -262,6 +302,25 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.call(self.store.fires, limit=1000) == self.fires[::-1]
 
     @invariant()
+    def what_waits_is_counted(self) -> None:
+        if hasattr(self, "store"):
+            open_fires = [one for one in self.fires if one.verdict is None]
+            first: dict[str, datetime] = {}
+            for one in open_fires:
+                first[one.slug] = min(one.due, first.get(one.slug, one.due))
+            backlog = self.call(self.store.backlog, now=self.clock.at)
+            assert [(each.slug, each.due) for each in backlog] == sorted(first.items())
+
+    @invariant()
+    def a_fire_is_added_once(self) -> None:
+        if hasattr(self, "store"):
+            zero = timedelta()
+            found = self.call(self.store.events, after=self.seen, limit=1000, wait=zero)
+            self.seen = found[-1].id if found else self.seen
+            self.added += [one.data["fire"] for one in found if one.kind == "fire_added"]
+            assert self.added == [one.id for one in self.fires]
+
+    @invariant()
     def every_run_has_its_intent(self) -> None:
         if hasattr(self, "store"):
             runs = self.call(self.store.runs, limit=1000)
@@ -277,7 +336,7 @@ def test_the_store_does_what_a_plain_model_of_it_does() -> None:
         run_state_machine_as_test(
             StoreMachine,
             settings=settings(
-                max_examples=50,
+                max_examples=30,
                 stateful_step_count=30,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

@@ -246,6 +246,8 @@ def _parse(data: bytes) -> _Answer:
         )
     except (ValueError, RecursionError) as error:
         _invalid(f"it is not one JSON object in UTF-8: {error}")
+    except ArithmeticError:
+        _invalid("it has a number that is beyond all bounds")
     if not isinstance(answer, dict):
         _invalid(f"it is {_kind(answer)}, not one JSON object")
     if "error" in answer:

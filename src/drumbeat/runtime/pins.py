@@ -37,6 +37,7 @@ from uuid import uuid4
 import anyio
 import attrs
 
+from drumbeat.core.messages import shown
 from drumbeat.core.model import Pin, Rotation
 from drumbeat.errors import DrumbeatError, Problem, StoreError
 from drumbeat.protocols import Clock, Pins
@@ -343,7 +344,8 @@ def _parsed(content: bytes, path: Path) -> _State:
         raise StoreError(
             Problem(
                 code="pins-newer",
-                message=f"{_PINS} is of version {version}, and {_VERSION} is the last one known",
+                message=f"{_PINS} is of version {shown(str(version))}, and {_VERSION} is the last "
+                "one known",
                 remedy="use the drumbeat that wrote it, or a later one",
                 path=path,
             )
