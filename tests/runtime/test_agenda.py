@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import anyio
+import attrs
 import pytest
 from structlog.testing import capture_logs
 
@@ -18,6 +19,10 @@ START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
+
+
+GAP = "*/10 2 * 3 L0"
+"""Of elapsed time, and on a day on which the clocks in Berlin skip that hour in every year."""
 
 
 def at(expression: str) -> dict[str, str]:
@@ -384,6 +389,46 @@ async def test_whatever_a_file_says_by_now_what_it_owed_has_a_verdict(
         assert (await engine.runs())[0].started_at == START + 30 * MINUTE
 
 
+async def test_a_zone_that_changed_while_nothing_ran_leaves_a_verdict(host: Any) -> None:
+    """What was due was due by the zone of then, also when no file goes by that any more."""
+    host.write(trigger=at("daily at 13:00"))
+    async with host.engine(timezone="Europe/Berlin") as engine:
+        await drive(engine, until=START + MINUTE)
+    restarted(host, after=2 * DAY)
+    moment = START + DAY
+    async with Client(host.workspace) as asking:
+        asking._clock = host.clock
+        said = await asking.why("check", at=moment)
+        assert "was due at 2026-03-03T13:00:00+01:00, and no engine has taken that up yet" in said
+    async with host.engine() as engine:
+        await drive(engine, until=host.clock.now() + MINUTE)
+        (fire,) = await engine.fires("check")
+    assert (fire.due, fire.verdict, fire.folded_slots) == (START + 2 * DAY, "missed", 1)
+    assert "`daily at 13:00` in UTC, not `daily at 13:00` in Europe/Berlin" in fire.reason
+
+
+@pytest.mark.parametrize(
+    "kept", [{"zone": "Mars/Olympus"}, {"rule": "at the third dawn"}, {"rule": GAP}]
+)
+async def test_a_rule_that_nobody_knows_any_more_owes_nothing(
+    host: Any, kept: dict[str, str]
+) -> None:
+    """As after a downgrade, or on a machine without that zone: the file begins anew."""
+    host.write(trigger=at("daily at 13:00"))
+    store = host.faulty()
+    async with host.engine(store=store, timezone="Europe/Berlin") as engine:
+        await drive(engine, until=START + MINUTE)
+        (mark,) = await store.marks("schedule:check")
+        await store.record(marks=[attrs.evolve(mark, value={**mark.value, **kept})])
+    restarted(host, after=2 * DAY)
+    async with Client(host.workspace) as asking:
+        asking._clock = host.clock
+        assert "was not due" in await asking.why("check", at=START + DAY)
+    async with host.engine(timezone="Europe/Berlin") as engine:
+        await drive(engine, until=host.clock.now() + DAY)
+        assert [fire.verdict for fire in await engine.fires("check")] == ["ran"]
+
+
 async def test_an_interval_is_owed_once_and_by_no_other_interval(host: Any) -> None:
     """Its one moment moves with the edit; only where none follows is it passed over."""
     for slug in ("check", "poll", "open"):
@@ -563,10 +608,6 @@ async def test_an_expression_outside_the_grammar_is_loud_and_an_event_once_per_c
     assert len(loud) == 5
     assert {line["log_level"] for line in loud} == {"error"}
     assert "its schedule cannot be read" in why
-
-
-GAP = "*/10 2 * 3 L0"
-"""Of elapsed time, and on a day on which the clocks in Berlin skip that hour in every year."""
 
 
 async def test_a_schedule_that_its_zone_never_brings_stops_nothing_and_is_said(host: Any) -> None:
