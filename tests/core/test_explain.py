@@ -342,3 +342,10 @@ def test_times_are_read_off_the_wall_clock_of_a_zone() -> None:
         zone=timezone(HOUR),
     )
     assert told.startswith("brief (schedule) due at 2026-03-02T08:00:00+01:00 ran as r1")
+
+
+def test_an_interval_that_nobody_took_up_is_said_to_be_due() -> None:
+    told = said(RAN, at=AT + 5 * HOUR, now=AT + 6 * HOUR, upcoming=AT + 2 * HOUR)
+    assert told.endswith(
+        "; it has been due since 2026-03-02T09:00:00Z, which no engine has taken up yet."
+    )

@@ -241,6 +241,12 @@ def test_the_text_says_what_failed_why_how_to_mend_it_and_what_happens_next() ->
     )
 
 
+def test_the_text_for_a_run_by_hand_speaks_of_that_run_alone() -> None:
+    """Its schedule may go on all the same."""
+    text = failure_text(name="Mail", problem=PROBLEM, cause="manual")
+    assert text.endswith("This run is not tried again by itself.")
+
+
 def test_the_text_of_a_repeat_says_how_often_and_since_when() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     text = failure_text(

@@ -343,6 +343,17 @@ async def test_why_says_what_keeps_an_automation_from_being_due(host: Any) -> No
         assert why.count(".") == 1
 
 
+async def test_why_tells_of_an_interval_that_waits_for_an_engine(host: Any) -> None:
+    host.write(trigger={"type": "schedule", "expression": "every 60 minutes"})
+    async with host.engine() as engine:
+        await engine.run("check")
+    await host.clock.advance(timedelta(hours=3))
+    async with client(host) as reader:
+        told = await reader.why("check", at=host.clock.now())
+        (due,) = await reader.upcoming(until=host.clock.now())
+    assert f"it has been due since {due.slot:%Y-%m-%dT%H:%M:%SZ}, which no engine" in told
+
+
 async def test_why_finds_the_slot_nearest_to_a_moment_to_come(host: Any) -> None:
     """However close slots lie, and however far away the moment is."""
     host.write(trigger={"type": "schedule", "expression": "* * * * *"})

@@ -1027,6 +1027,7 @@ async def test_draining_gives_replies_time_and_refuses_further_ones(host: Any) -
         with pytest.raises(EngineBusy) as caught:
             await engine.reply(other.run_id, "Hello")
         assert caught.value.problem.code == "engine-stopped"
+        assert caught.value.problem.remedy == "enter another engine"
         assert [event["state"] for event in await completed(host, engine)] == ["succeeded"]
 
 
@@ -1095,6 +1096,7 @@ async def test_a_fault_of_the_engine_ends_replies(host: Any, monkeypatch: Any) -
         await caller.over.wait()
         assert isinstance(caller.error, EngineBusy)
         assert caller.error.problem.code == "engine-stopped"
+        assert "look at what wait() raises" in caller.error.problem.remedy
 
 
 # ---- trouble, crashes, leases

@@ -506,3 +506,11 @@ async def test_a_store_of_the_first_schema_made_by_this_release_is_whole(tmp_pat
         names = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE sql NOT NULL")}
     assert {"fires", "payloads", "leases", "runs", "intents", "events", "marks", "meta"} <= names
     assert "intents_waiting" in names
+
+
+def test_a_file_that_may_not_be_opened_is_said_to_be_the_file(tmp_path: Path) -> None:
+    """Its folder may be in order."""
+    refused = sqlite3.OperationalError("unable to open database file")
+    problem = store_error(refused, tmp_path / "drumbeat.db").problem
+    assert problem.code == "store-failed"
+    assert "check that the file and its folder exist, may be read" in problem.remedy

@@ -124,7 +124,8 @@ def explain(
         subject: what `subject_of` found for it.
         run: the last run of the subject's fire, if it is remembered.
         now: the present instant.
-        upcoming: the first moment from a minute before `at` on, and not past, at which it is due.
+        upcoming: the first moment from a minute before `at` on, and not past, at which it is due;
+            one that is past when that of an interval is still to be taken up.
         note: what keeps it from being due at present, as half a sentence.
         known: what is known of `run` beside its record.
         around: what is known of the time around `at`.
@@ -156,12 +157,15 @@ def explain(
         said += f"; before that, {_fate(fire, run, known, zone)}" if fire else _NEVER
     if note:
         said += f"; at present {note}"
-    said += (
-        f"; it is next due at {_time(upcoming, zone)}"
-        if upcoming
-        else "; no later moment is planned"
-    )
-    return _sentence(said)
+    return _sentence(said + _next(upcoming, now, zone))
+
+
+def _next(upcoming: datetime | None, now: datetime, zone: tzinfo) -> str:
+    if upcoming is None:
+        return "; no later moment is planned"
+    if upcoming < now:
+        return f"; it has been due since {_time(upcoming, zone)}, which no engine has taken up yet"
+    return f"; it is next due at {_time(upcoming, zone)}"
 
 
 def _absent(around: Around, zone: tzinfo) -> str:

@@ -81,7 +81,8 @@ async def next_moment(
 ) -> datetime | None:
     """The first moment at or after `since`, and not past, at which `slug` is due; None for none.
 
-    An interval has one such moment, its next; whether another follows is decided by its run.
+    An interval has one such moment, its next; whether another follows is decided by its run. Where
+    nobody has taken it up yet, it is one that is past.
     """
     planner, schedules = await _planned(
         workspace,
@@ -97,7 +98,7 @@ async def next_moment(
         return due
     declared = schedules[slug]
     if isinstance(declared.schedule, Interval):
-        return None
+        return due if due <= now else None
     try:
         return next_fire(declared.schedule, after=since - _INSTANT, zone=declared.zone)
     except ScheduleError:
