@@ -13,7 +13,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drumbeat.core.model import Cron, DailyAt, Interval, Schedule
-from drumbeat.core.schedule import format_schedule, missed_slots, next_fire, parse_schedule
+from drumbeat.core.schedule import (
+    format_schedule,
+    is_of_the_wall,
+    missed_slots,
+    next_fire,
+    parse_schedule,
+)
 from drumbeat.core.schedule_hints import nearest_form
 from drumbeat.errors import ScheduleError
 
@@ -466,3 +472,17 @@ def test_a_gap_over_midnight_gives_one_slot_to_two_dates() -> None:
     )
     assert found == (2, at("2024-03-31T01:30"))
     assert at("2024-03-31T00:59").astimezone(zone).date() == date(2024, 3, 30)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("every 5 minutes", False),
+        ("daily at 07:00", True),
+        ("0 7 * * 1-5", True),
+        ("*/15 7 * * *", False),
+        ("0 * * * *", False),
+    ],
+)
+def test_times_of_day_are_told_from_elapsed_time(text: str, expected: bool) -> None:
+    assert is_of_the_wall(parse_schedule(text)) is expected

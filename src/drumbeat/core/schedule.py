@@ -10,7 +10,14 @@ from drumbeat.core.model import Cron, DailyAt, Interval, Schedule
 from drumbeat.core.schedule_hints import nearest_form
 from drumbeat.core.slots import HORIZON_YEARS, Calendar, count_slots, next_slot
 
-__all__ = ["calendar_of", "format_schedule", "missed_slots", "next_fire", "parse_schedule"]
+__all__ = [
+    "calendar_of",
+    "format_schedule",
+    "is_of_the_wall",
+    "missed_slots",
+    "next_fire",
+    "parse_schedule",
+]
 
 LEGAL_FORMS = (
     "`every N minutes`, `every minute`, `every N hours`, `every hour`, `daily at HH:MM`, "
@@ -207,6 +214,11 @@ def _cron_calendar(expression: str) -> Calendar:
         dates=fields.dates,
         elapsed=fields.elapsed,
     )
+
+
+def is_of_the_wall(schedule: Schedule) -> bool:
+    """Whether its moments are times of day, and not elapsed time (spec, section 4)."""
+    return not isinstance(schedule, Interval) and not calendar_of(schedule).elapsed
 
 
 def _all_dates(year: int, month: int) -> range:

@@ -10,7 +10,7 @@ of it is about to be taken: it is let go, and the end of that run decides when t
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any, Literal
 
@@ -39,6 +39,7 @@ from drumbeat.runtime.schedule_marks import (
     PREFIX,
     Standing,
     accounted,
+    given_out,
     read_finishes,
     read_marks,
     standing,
@@ -191,7 +192,10 @@ class Agenda:
         last_finish = (await read_finishes(self.services.store, slug)).get(slug)
         try:
             self.scheduler.set(
-                slug, schedule, zone=declared.zone, **accounted(schedule, mark.value, last_finish)
+                slug,
+                schedule,
+                zone=declared.zone,
+                **accounted(schedule, mark.value, last_finish, zone=declared.zone),
             )
         except ScheduleError as error:
             # The grammar allows it, and only its zone says that it never comes.
@@ -320,7 +324,7 @@ class Agenda:
         services, slug = self.services, due.slug
         now = services.clock.now()
         slot = slot_of(due.slot)
-        changes: dict[str, Any] = {"last_slot": due.slot.isoformat()}
+        changes: dict[str, Any] = {}
         reason = ""
         if due.missed:
             changes["passed_over"] = now.isoformat()
@@ -337,10 +341,17 @@ class Agenda:
                 if isinstance(self._set[slug][0], Interval) and await self._is_overtaken(due, now):
                     log.info("slot_let_go", slug=slug, slot=slot)
                     return
-                await self._move(slug, partial(self._add, fire), **changes)
+                given = given_out(self._set[slug][0], due.slot, self._zone(slug))
+                await self._move(slug, partial(self._add, fire), **given, **changes)
             log.info("slot_due", slug=slug, slot=slot, folded=due.folded, missed=due.missed)
 
         await services.insist(write)
+
+    def _zone(self, slug: str) -> tzinfo | None:
+        """The zone that rules a schedule of the wall clock."""
+        ruling = self._set[slug][1]
+        found = (zone for zone, name, _ in self.services.zones.values() if name == ruling)
+        return next(found, None)
 
     async def pass_over(
         self, fire: Fire, now: datetime, write: Callable[[Sequence[Mark]], Awaitable[None]]

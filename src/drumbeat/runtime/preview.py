@@ -170,6 +170,6 @@ async def _planned(
                 schedule,
                 now=now,
                 zone=declared.zone,
-                **accounted(schedule, value, finishes.get(name)),
+                **accounted(schedule, value, finishes.get(name), zone=declared.zone),
             )
     return planner, schedules

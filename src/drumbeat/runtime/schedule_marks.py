@@ -10,14 +10,14 @@ the moments that it made due while no engine ran are `owed` when the rule is rep
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import attrs
 
 from drumbeat.core.model import Automation, Due, Interval, Kind, Mark, Schedule, Workspace
 from drumbeat.core.planner import Planner
-from drumbeat.core.schedule import format_schedule, next_fire, parse_schedule
+from drumbeat.core.schedule import format_schedule, is_of_the_wall, next_fire, parse_schedule
 from drumbeat.errors import DrumbeatError, ScheduleError
 from drumbeat.protocols import Store
 from drumbeat.runtime.conclusion import health_key
@@ -58,6 +58,7 @@ class Standing:
             "first_seen": now.isoformat(),
             "since": now.isoformat(),
             "last_slot": None,
+            "last_local": None,
             "passed_over": None,
             "enabled": True,
         }
@@ -117,8 +118,28 @@ def _kept(mark: Mark) -> Schedule | None:
         return None
 
 
+def given_out(schedule: Schedule, slot: datetime, zone: tzinfo | None) -> dict[str, Any]:
+    """What changes in the mark when a slot is given out."""
+    local = None
+    if zone is not None and is_of_the_wall(schedule):
+        local = slot.astimezone(zone).replace(tzinfo=None).isoformat()
+    return {"last_slot": slot.isoformat(), "last_local": local}
+
+
+def _last_slot(value: Mapping[str, Any], zone: tzinfo) -> datetime | None:
+    slot, local = instant(value["last_slot"]), value.get("last_local")
+    if slot is None or local is None or slot < datetime.fromisoformat(value["since"]):
+        return slot
+    # The zone may have other rules by now, so that this time of that day is yet to come.
+    return max(slot, datetime.fromisoformat(local).replace(tzinfo=zone).astimezone(UTC))
+
+
 def accounted(
-    schedule: Schedule, value: Mapping[str, Any], last_finish: datetime | None
+    schedule: Schedule,
+    value: Mapping[str, Any],
+    last_finish: datetime | None,
+    *,
+    zone: tzinfo,
 ) -> dict[str, datetime | None]:
     """What a mark and the last finish say has been accounted for, as `Scheduler.set` takes it.
 
@@ -142,7 +163,7 @@ def accounted(
         first_seen = max(first_seen, since)
     return {
         "first_seen": first_seen,
-        "last_slot": instant(value["last_slot"]),
+        "last_slot": _last_slot(value, zone),
         "last_finish": last_finish,
     }
 
@@ -199,7 +220,7 @@ def _planner(
         return None
     schedule, zone = rule
     planner = Planner(zone=zone, catch_up=catch_up)
-    known = accounted(schedule, mark.value, last_finish)
+    known = accounted(schedule, mark.value, last_finish, zone=zone)
     try:
         planner.set(slug, schedule, now=now, zone=zone, **known)
     except ScheduleError:

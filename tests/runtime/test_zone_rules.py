@@ -1,0 +1,112 @@
+"""Zone data that changes between two starts: no time of day is met twice, and none is left out."""
+
+import os
+import zoneinfo
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumbeat import DrumbeatError
+from drumbeat.testing import ManualClock
+
+pytestmark = pytest.mark.anyio
+
+HOUR = timedelta(hours=1)
+PLACE = "Test/Capital"
+Rules = Callable[[str], None]
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Iterator[Rules]:
+    """Lets the capital keep the time of another place from the next start on, or be unknown."""
+    file = tmp_path / "zones" / PLACE
+    file.parent.mkdir(parents=True)
+    before = zoneinfo.TZPATH
+
+    def follow(place: str) -> None:
+        file.unlink(missing_ok=True)
+        if place:
+            folder, _, name = place.partition("/")
+            data = resources.files("tzdata.zoneinfo").joinpath(folder, name)
+            file.write_bytes(data.read_bytes())
+        zoneinfo.ZoneInfo.clear_cache()
+
+    zoneinfo.reset_tzpath([str(tmp_path / "zones"), *before])
+    yield follow
+    zoneinfo.reset_tzpath(before)
+    zoneinfo.ZoneInfo.clear_cache()
+
+
+@pytest.mark.parametrize("expression", ["daily at 07:00", "0 7 * * *"])
+@pytest.mark.parametrize(
+    "places, wanted",
+    [
+        # 07:00 had been an hour earlier in UTC, and comes once more on the day of the change.
+        (("Europe/Berlin", "Europe/London"), [6, 24 + 7]),
+        (("Europe/London", "Europe/Berlin"), [7, 24 + 6]),
+        (("Europe/London", "Europe/London"), [7, 24 + 7]),
+    ],
+)
+async def test_a_time_of_day_has_one_moment_a_day_whatever_the_rules_become(
+    host: Any, rules: Rules, expression: str, places: tuple[str, str], wanted: list[int]
+) -> None:
+    day = datetime(2026, 1, 12, tzinfo=UTC)
+    host.clock = ManualClock(day)
+    host.write(trigger={"type": "schedule", "expression": expression})
+    rules(places[0])
+    async with host.engine(timezone=PLACE) as engine:
+        await host.clock.advance(wanted[0] * HOUR + HOUR / 2)
+    rules(places[1])
+    async with host.engine(timezone=PLACE) as engine:
+        foreseen = await engine.upcoming(until=day + 34 * HOUR)
+        await host.clock.advance(day + 34 * HOUR - host.clock.now())
+        slots = sorted(fire.due for fire in await engine.fires())
+    assert [(slot - day) / HOUR for slot in slots] == wanted
+    assert [(due.slot - day) / HOUR for due in foreseen] == wanted[1:]
+
+
+async def test_elapsed_time_goes_on_under_other_rules(host: Any, rules: Rules) -> None:
+    day = datetime(2026, 1, 12, tzinfo=UTC)
+    host.clock = ManualClock(day)
+    host.write(trigger={"type": "schedule", "expression": "*/30 * * * *"})
+    for place in ("Europe/Berlin", "Europe/London"):
+        rules(place)
+        async with host.engine(timezone=PLACE) as engine:
+            await host.clock.advance(2 * HOUR)
+            slots = sorted(fire.due for fire in await engine.fires())
+    assert [(slot - day) / HOUR for slot in slots] == [n / 2 for n in range(1, 9)]
+
+
+async def test_a_zone_that_is_gone_is_refused_by_name(host: Any, rules: Rules) -> None:
+    """Nothing runs by another clock, and what is recorded stays for when it is back."""
+    rules("Europe/Berlin")
+    host.write(trigger={"type": "schedule", "expression": "daily at 14:00"})
+    async with host.engine(timezone=PLACE):
+        await host.clock.advance(2 * HOUR)
+    rules("")
+    with pytest.raises(DrumbeatError) as caught:
+        async with host.engine(timezone=PLACE):
+            pass
+    assert caught.value.problem.code == "zone-unknown"
+    assert PLACE in caught.value.problem.message
+    rules("Europe/Berlin")
+    async with host.engine(timezone=PLACE) as engine:
+        assert [fire.verdict for fire in await engine.fires()] == ["ran"]
+
+
+async def test_the_variable_that_names_the_zone_moves_nothing_while_an_engine_runs(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an engine has told people about times it keeps to, whatever becomes of `TZ`."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    host.write(trigger={"type": "schedule", "expression": "daily at 14:00"})
+    async with host.engine(timezone=None) as engine:
+        os.environ["TZ"] = "Asia/Tokyo"
+        await engine.reload()
+        (due,) = await engine.upcoming(until=host.clock.now() + 12 * HOUR)
+        assert due.slot.hour == 13
+        assert (await engine.status()).zones["automation"][0] == "Europe/Berlin"
