@@ -642,6 +642,26 @@ def test_status_and_doctor_tell_of_inboxes(workspace: Path) -> None:
     assert "[mail-poll-failed]" in result.output
 
 
+def test_status_tells_what_a_webhook_left_out(workspace: Path) -> None:
+    """So that a slip in a filter can be seen."""
+    (workspace / "jobs").mkdir()
+    text = '---\nwebhook: door\nfilter: "action==opend"\n---\nLook.\n'
+    (workspace / "jobs" / "look.md").write_text(text, encoding="utf-8")
+
+    async def send() -> None:
+        async with Client(workspace, secrets={"AGENT_API_SECRET": "of-the-doors"}) as client:
+            await client.webhook(
+                "door",
+                method="POST",
+                headers={"Authorization": "Bearer of-the-doors"},
+                body=b'{"action": "opened"}',
+            )
+
+    anyio.run(send)
+    shown = " ".join(call("status").output.split())
+    assert "look webhook door; its filter 'action==opend' left out 1 event (at " in shown
+
+
 def test_status_and_doctor_tell_of_parked_mail(workspace: Path) -> None:
     (workspace / "jobs").mkdir()
     (workspace / "jobs" / "desk.md").write_text(DESK, encoding="utf-8")

@@ -14,6 +14,7 @@ from anyio import to_thread
 from drumbeat.core.callers import check_caller
 from drumbeat.core.explain import NEAR, Around, Known, explain, subject_of
 from drumbeat.core.git_access import known_secrets
+from drumbeat.core.left_out import told_left_out
 from drumbeat.core.model import (
     Answer,
     DeliveryIntent,
@@ -31,6 +32,7 @@ from drumbeat.core.model import (
     ScheduleTrigger,
     Sent,
     Status,
+    WebhookTrigger,
     Workspace,
 )
 from drumbeat.core.redaction import Redactor
@@ -58,6 +60,7 @@ from drumbeat.runtime.search_path import door_secrets
 from drumbeat.runtime.sign_of_life import read_sign
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.webhook_door import WebhookDoor
+from drumbeat.runtime.webhook_states import webhook_states
 from drumbeat.runtime.workspace import Survey, kind_of, survey
 
 _ALL = 1_000_000
@@ -235,7 +238,9 @@ class Client(Entered):
         broken, the store is in trouble, or the engine drains.
 
         Refused requests are counted, in one event `webhook_refused` a minute for each route and
-        code. A client writes them with the request that comes next, and as it is left.
+        code; so are those that a filter leaves out (`webhook_filtered`) and deliveries that came
+        before (`webhook_repeated`, or `webhook_conflicting` when the body is another one). A client
+        writes them with the request that comes next, and as it is left.
 
         Args:
             route: the route's name; case does not count.
@@ -610,6 +615,7 @@ class Client(Entered):
             faults=await self._all_faults((*seen.problems, *elsewhere), holder),
             zones={kind: (name, source) for kind, (_, name, source) in rules.zones.items()},
             inboxes=await inbox_states(store, seen.workspace, systems=rules.systems),
+            webhooks=await webhook_states(store, seen.workspace),
         )
 
     async def health(self) -> Health:
@@ -692,6 +698,7 @@ class Client(Entered):
             since=max(now, at - NEAR + timedelta(microseconds=1)),
             slug=slug,
         )
+        zone = rules.zones[kind_of(seen.workspace, slug)][0]
         return explain(
             slug,
             at,
@@ -702,7 +709,13 @@ class Client(Entered):
             note=_note(seen, slug, (await self._paused()).get(slug), comes=upcoming is not None),
             known=known,
             around=Around() if store is None else await self._around(store, slug, at, rules, now),
-            zone=rules.zones[kind_of(seen.workspace, slug)][0],
+            zone=zone,
+            left_out=[
+                said
+                for state in await webhook_states(store, seen.workspace)
+                if state.slug == slug
+                for said in told_left_out(state, zone)
+            ],
         )
 
     async def _around(
@@ -839,6 +852,9 @@ def _note(seen: Survey, slug: str, paused: str | None, *, comes: bool) -> str:
     if automation.schedule is None:
         unread = any(isinstance(trigger, ScheduleTrigger) for trigger in automation.triggers)
         mail = [each for each in automation.triggers if isinstance(each, InboxTrigger)]
+        doors = [each for each in automation.triggers if isinstance(each, WebhookTrigger)]
+        if not unread and doors:
+            return f"events at its webhook {doors[0].route} make it run"
         if not unread and mail:
             return f"mail to {mail[0].system}:{mail[0].address} makes it run"
         return "its schedule cannot be read" if unread else "no schedule makes it due"

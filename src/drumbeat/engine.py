@@ -42,6 +42,7 @@ from drumbeat.core.model import (
     Reply,
     RunRecord,
     Status,
+    WebhookState,
     Workspace,
 )
 from drumbeat.core.redaction import Redactor
@@ -83,6 +84,7 @@ from drumbeat.runtime.standby import outcome, stand_by
 from drumbeat.runtime.state import State
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.upkeep import log_broken
+from drumbeat.runtime.webhook_states import webhook_states
 from drumbeat.runtime.within import is_within, turn_around
 from drumbeat.runtime.workspace import Survey, WorkspaceCache
 from drumbeat.runtime.zones import zones_for
@@ -968,12 +970,14 @@ class Engine(Client):
         waiting: list[Fire] = []
         paused: dict[str, str] = {}
         inboxes: tuple[InboxState, ...] = ()
+        webhooks: tuple[WebhookState, ...] = ()
         try:
             waiting = await services.store.fires(open=True, limit=_ALL, payloads=False)
             paused = await requests.paused(services.store)
             inboxes = await inbox_states(
                 services.store, services.known_workspace, systems=services.mail
             )
+            webhooks = await webhook_states(services.store, services.known_workspace)
         except StoreError as error:
             services.trouble(error)
         faults = list(services.faults.values())
@@ -997,6 +1001,7 @@ class Engine(Client):
             faults=tuple(faults),
             zones={kind: (name, source) for kind, (_, name, source) in services.zones.items()},
             inboxes=inboxes,
+            webhooks=webhooks,
         )
 
 

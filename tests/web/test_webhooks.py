@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from drumbeat import DrumbeatError, Fire, Problem, Settings, StoreError
+from drumbeat.runtime.clock import SystemClock
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.testing import ManualClock, ScriptedAgent
@@ -516,6 +517,53 @@ async def test_refusals_are_one_event_a_minute(host: Any) -> None:
         "webhook-unsigned": 5,
         "webhook-method": 1,
     }
+
+
+@pytest.mark.parametrize("kind", ["client", "engine"])
+async def test_what_is_left_out_is_on_record(host: Any, kind: str) -> None:
+    """A filter with a slip of the pen, and a constant id: how many, when, and who is to look."""
+    host.job("look", "webhook: door", 'filter: "action==opend"')
+    host.job("other", "webhook: window")
+    constant = BEARER | {"Idempotency-Key": "constant"}
+    async with getattr(host, kind)() as client:
+        for _ in range(20):
+            await host.call(client, "POST", DOOR, body=b'{"action": "opened"}', headers=BEARER)
+        for number in (0, 0, 1, 2):
+            body = b"%d" % number
+            got = await host.call(client, "POST", "/webhooks/window", body=body, headers=constant)
+    assert "another event" in got.json["reason"]
+    async with host.client() as client:
+        events = await host.events(
+            client, "webhook_filtered", "webhook_repeated", "webhook_conflicting"
+        )
+        look, other = (await client.status()).webhooks
+        why = [await client.why(slug, at=SystemClock().now()) for slug in ("look", "other")]
+    assert [(event.kind, event.slug, event.data["count"]) for event in events] == [
+        ("webhook_filtered", "look", 20),
+        ("webhook_repeated", "other", 1),
+        ("webhook_conflicting", "other", 2),
+    ]
+    assert events[0].data["filter"] == "action==opend"
+    assert (look.filtered.count, look.repeated, look.conflicting) == (20, None, None)
+    assert (other.filtered, other.repeated.count, other.conflicting.count) == (None, 1, 2)
+    assert "at present events at its webhook door make it run" in why[0]
+    assert "its filter 'action==opend' left out 20 events" in why[0]
+
+
+async def test_another_filter_is_counted_anew(host: Any) -> None:
+    """What the one before left out says nothing about it."""
+    body = b'{"action": "opened"}'
+    host.job("look", "webhook: door", 'filter: "action==opend"')
+    async with host.client() as client:
+        await host.call(client, "POST", DOOR, body=body, headers=BEARER)
+    host.job("look", "webhook: door", 'filter: "action==closed"')
+    async with host.client() as client:
+        (state,) = (await client.status()).webhooks
+        assert state.filtered is None
+        await host.call(client, "POST", DOOR, body=body, headers=BEARER)
+    async with host.client() as client:
+        (state,) = (await client.status()).webhooks
+    assert state.filtered.count == 1
 
 
 async def test_the_last_minute_is_not_lost(host: Any) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import anyio
 import click
 
-from drumbeat import Client, Event, Fire, InboxState, Status
+from drumbeat import Client, Event, Fire, InboxState, Status, WebhookState
 from drumbeat.cli.group import OnRecords, data_dir_option, workspace_option
 from drumbeat.cli.listed import is_never_due, slugs_seen
 from drumbeat.cli.output import Output, local, visible
 from drumbeat.cli.wall_clocks import Zones, kind_of, zones_of
+from drumbeat.core.left_out import told_left_out
 from drumbeat.core.redaction import Redactor
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.search_path import door_secrets
@@ -81,6 +82,10 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
         ),
         *((slug, "paused", "", reason) for slug, reason in sorted(found.paused.items())),
         *((inbox.slug, "inbox", "", _inbox(inbox)) for inbox in found.inboxes),
+        *(
+            (state.slug, "webhook", "", _webhook(state, zones["job"].tzinfo))
+            for state in found.webhooks
+        ),
     ]
     if rows:
         output.line()
@@ -108,6 +113,10 @@ def _inbox(inbox: InboxState) -> str:
     if inbox.parked:
         told.append(f"parked lately: {len(inbox.parked)}")
     return ", ".join(told)
+
+
+def _webhook(state: WebhookState, zone: tzinfo) -> str:
+    return "; ".join([state.route, *told_left_out(state, zone)])
 
 
 def _wanted(fire: Fire) -> str:

@@ -115,6 +115,7 @@ def explain(
     known: Known = _NOTHING_MORE,
     around: Around = _NOTHING_AROUND,
     zone: tzinfo = UTC,
+    left_out: Sequence[str] = (),
 ) -> str:
     """Say what became of `slug` at the instant `at`.
 
@@ -130,6 +131,7 @@ def explain(
         known: what is known of `run` beside its record.
         around: what is known of the time around `at`.
         zone: whose wall clock the times are read off; each has its offset.
+        left_out: what its webhook was sent and left out, in half sentences.
     """
     fire, absent = subject.fire, _absent(around, zone)
     if fire is not None and subject.how == "at":
@@ -157,6 +159,7 @@ def explain(
         said += f"; before that, {_fate(fire, run, known, zone)}" if fire else _NEVER
     if note:
         said += f"; at present {note}"
+    said += "".join(f"; {each}" for each in left_out)
     return _sentence(said + _next(upcoming, now, zone))
 
 

@@ -457,6 +457,35 @@ class InboxState:
 
 
 @attrs.frozen(kw_only=True)
+class LeftOut:
+    """Requests that were in order and started nothing: how many, and when the first and last came.
+
+    They are counted by the minute, so the latest are not in it yet.
+    """
+
+    count: int
+    since: datetime
+    last: datetime
+
+
+@attrs.frozen(kw_only=True)
+class WebhookState:
+    """How a webhook's route stands: what it was sent that was in order and started nothing.
+
+    `filtered`: what its filter left out, as the filter stands in the file. `repeated`: deliveries
+    that came before. `conflicting`: events with the id of an earlier delivery and another body, as
+    from a sender that gives every event the same id. Each is None when there was none.
+    """
+
+    slug: str
+    route: str
+    filter: str | None = None
+    filtered: LeftOut | None = None
+    repeated: LeftOut | None = None
+    conflicting: LeftOut | None = None
+
+
+@attrs.frozen(kw_only=True)
 class Status:
     """What an engine is doing at this moment.
 
@@ -476,6 +505,7 @@ class Status:
     faults: tuple[Problem, ...]
     zones: Mapping[Kind, tuple[str, str]]
     inboxes: tuple[InboxState, ...] = ()
+    webhooks: tuple[WebhookState, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -531,11 +561,15 @@ class Accepted:
 
 @attrs.frozen(kw_only=True)
 class Ignored:
-    """A webhook request that is in order and starts nothing: filtered out, or Slack's greeting."""
+    """A webhook request that is in order and starts nothing: filtered out, or Slack's greeting.
+
+    `filtered`: which of the two.
+    """
 
     reason: str
     body: bytes = b""
     status: int = 200
+    filtered: bool = False
 
 
 @attrs.frozen(kw_only=True)

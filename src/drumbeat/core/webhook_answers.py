@@ -25,9 +25,16 @@ def settled(fire: Fire, reason: str) -> Answer:
     return _answer(200, {"fire": fire.id, "reason": reason}, fire=fire)
 
 
-def known_before(fire: Fire) -> Answer:
-    """The same delivery came before, and `fire` is what became of it: 200."""
+def known_before(fire: Fire, *, same: bool = True) -> Answer:
+    """The same delivery came before, and `fire` is what became of it: 200.
+
+    Args:
+        fire: of the delivery that came before.
+        same: whether it had the same body.
+    """
     reason = "this delivery was received before"
+    if not same:
+        reason = "another event was received before under the id of this delivery"
     return _answer(200, {"fire": fire.id, "reason": reason}, fire=fire)
 
 

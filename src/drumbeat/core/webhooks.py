@@ -91,7 +91,10 @@ def check_webhook(
                 status=400,
             )
         if not expression.matches(payload):
-            return Ignored(reason=f"the filter {quoted(str(trigger.filter))} leaves this event out")
+            return Ignored(
+                reason=f"the filter {quoted(str(trigger.filter))} leaves this event out",
+                filtered=True,
+            )
     return Accepted(
         slot=_slot(auth, checked.delivery_id, found, payload),
         payload=body if trigger.method == "post" else None,

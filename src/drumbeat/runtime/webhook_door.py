@@ -69,9 +69,15 @@ class WebhookDoor:
                 now=self.clock.now(),
             )
         if isinstance(decision, Refused):
-            self.refusals.add(route=trigger.route, slug=automation.slug, code=decision.code)
+            self.refusals.note(
+                "webhook_refused", automation.slug, route=trigger.route, code=decision.code
+            )
             return webhook_answers.refused(decision, trigger)
         if isinstance(decision, Ignored):
+            if decision.filtered:
+                self.refusals.note(
+                    "webhook_filtered", automation.slug, route=trigger.route, filter=trigger.filter
+                )
             return webhook_answers.ignored(decision)
         obstacle = self.obstacle()
         if obstacle is not None:
@@ -87,14 +93,14 @@ class WebhookDoor:
             refusal = Refused(
                 code="webhook-route-unknown", reason="there is no such route", status=404
             )
-            self.refusals.add(route=name, slug=None, code=refusal.code)
+            self.refusals.note("webhook_refused", None, route=name, code=refusal.code)
         else:
             refusal = Refused(
                 code="webhook-route-broken",
                 reason="the file of this route cannot be read at present; send it again later",
                 status=503,
             )
-            self.refusals.add(route=name, slug=found.slug, code=refusal.code)
+            self.refusals.note("webhook_refused", found.slug, route=name, code=refusal.code)
         return webhook_answers.refused(refusal)
 
     async def _commit(self, found: Route, accepted: Accepted) -> Answer:
@@ -120,12 +126,22 @@ class WebhookDoor:
             fire = attrs.evolve(fire, verdict="skipped", reason=why)
         stored = await self.put(fire)
         if stored.id != fire_id:
-            return webhook_answers.known_before(stored)
+            return self._known_before(found, accepted, stored)
         if why:
             log.info("fire_skipped", slug=fire.slug, fire=fire_id, reason=why)
             return webhook_answers.settled(stored, told)
         log.info("webhook_accepted", slug=fire.slug, fire=fire_id, route=found.trigger.route)
         return webhook_answers.accepted(stored)
+
+    def _known_before(self, found: Route, accepted: Accepted, stored: Fire) -> Answer:
+        """Count a delivery that came before; another body under its id is no repetition."""
+        slug, route = found.automation.slug, found.trigger.route
+        same = stored.payload == accepted.payload
+        if same:
+            self.refusals.note("webhook_repeated", slug, route=route)
+        else:
+            self.refusals.note("webhook_conflicting", slug, route=route)
+        return webhook_answers.known_before(stored, same=same)
 
 
 def _unavailable(code: str) -> Refused:
