@@ -8,7 +8,8 @@ import anyio
 import click
 
 from drumbeat import SystemClock
-from drumbeat.cli.examination import Examined, examine
+from drumbeat.cli.examination import examine
+from drumbeat.cli.examined import Examined
 from drumbeat.cli.group import FAILED, data_dir_option, workspace_option
 from drumbeat.cli.output import Output, visible
 

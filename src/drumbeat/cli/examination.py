@@ -1,37 +1,31 @@
 """What `drumbeat doctor` looks at, each area by itself, so that one failing hides no other."""
 
 import os
-import re
 import shutil
-import socket
-from collections.abc import AsyncIterator, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from tempfile import mkdtemp
 
-import attrs
 from anyio import to_thread
 
 from drumbeat import (
-    Client,
     DrumbeatError,
     Env,
     Finding,
     Problem,
     Settings,
-    Status,
     WebhookTrigger,
 )
 from drumbeat.cli.checking import check_workspace
-from drumbeat.cli.listed import slugs_seen
+from drumbeat.cli.examined import Examined, counted
+from drumbeat.cli.examined_records import examine_records
 from drumbeat.core.git_access import TOKEN, git_token, may_have_token
 from drumbeat.core.signatures import parse_auth
 from drumbeat.runtime.clone import no_git
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.search_path import find_executable, search_path
-from drumbeat.runtime.sign_of_life import read_sign
 from drumbeat.runtime.skills import Layers
 from drumbeat.runtime.state import open_to_others
 from drumbeat.runtime.store_problems import store_away
@@ -40,32 +34,10 @@ from drumbeat.runtime.store_schema import examine as examine_store
 from drumbeat.runtime.workspace import WorkspaceCache, survey
 from drumbeat.runtime.zones import zones_for
 
-__all__ = ["Examined", "examine"]
+__all__ = ["examine"]
 
-_HOLDER = re.compile(r"process ([0-9]+) on (.+) since ")
-_LATE = timedelta(hours=1)
 _ROOM = 16 * 1024 * 1024
 """Bytes that an engine should find free: what its store writes within minutes."""
-_SILENT = timedelta(minutes=5)
-_SKEW = timedelta(minutes=5)
-_LATELY = timedelta(days=7)
-
-
-@attrs.frozen(kw_only=True)
-class Examined:
-    """One area: what was found in a few words, and what is wrong with it."""
-
-    name: str
-    found: str
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def failed(self) -> bool:
-        """Whether something is an error: all that is no finding, and findings that say so."""
-        return any(
-            not isinstance(problem, Finding) or problem.severity == "error"
-            for problem in self.problems
-        )
 
 
 async def examine(
@@ -89,7 +61,7 @@ async def examine(
     database = await to_thread.run_sync(_database, folder / "drumbeat.db", holder)
     areas += [data, database]
     if not database.failed:
-        areas += [area async for area in _state(workspace, folder, env, now)]
+        areas += [area async for area in examine_records(workspace, folder, env, now)]
     return areas
 
 
@@ -109,7 +81,7 @@ async def _files(workspace: Path, env: Env, now: datetime) -> Examined:
     )
     problems = tuple(problem for entry in checked for problem in entry.problems)
     files = sum(entry.policy for entry in checked)
-    return Examined(name="workspace", found=_count(files, "file"), problems=problems)
+    return Examined(name="workspace", found=counted(files, "file"), problems=problems)
 
 
 async def _configuration(workspace: Path, env: Env) -> Examined:
@@ -131,7 +103,7 @@ async def _skills(workspace: Path) -> Examined:
         skills = await Layers(workspace=await to_thread.run_sync(workspace.absolute)).skills()
     except DrumbeatError as error:
         return Examined(name="skills", found="not usable", problems=(error.problem,))
-    return Examined(name="skills", found=_count(len(skills), "skill"))
+    return Examined(name="skills", found=counted(len(skills), "skill"))
 
 
 async def _repositories(workspace: Path, env: Env) -> list[Examined]:
@@ -157,7 +129,7 @@ async def _repositories(workspace: Path, env: Env) -> list[Examined]:
         for repo in repos
         if git_token(env, {}) is None and may_have_token(repo, settings.git_hosts)
     ]
-    found = _count(len(repos), "address", "addresses")
+    found = counted(len(repos), "address", "addresses")
     return [Examined(name="repositories", found=found, problems=tuple(problems))]
 
 
@@ -181,7 +153,7 @@ async def _webhooks(workspace: Path, env: Env) -> list[Examined]:
         for slug, trigger in doors
         if not env.get(secret := parse_auth(trigger.auth).secret_name, "").strip()
     )
-    return [Examined(name="webhooks", found=_count(len(doors), "route"), problems=problems)]
+    return [Examined(name="webhooks", found=counted(len(doors), "route"), problems=problems)]
 
 
 def _zones(env: Env) -> Examined:
@@ -243,246 +215,3 @@ def _database(path: Path, holder: str | None) -> Examined:
     size = path.stat().st_size // 1024
     said = "" if version == SCHEMA_VERSION else f", {SCHEMA_VERSION} once it is opened"
     return Examined(name="database", found=f"schema {version}{said}, {size} KiB")
-
-
-# ---- what happened
-
-
-async def _state(workspace: Path, folder: Path, env: Env, now: datetime) -> AsyncIterator[Examined]:
-    try:
-        async with Client(workspace, data_dir=folder) as client:
-            status = await client.status()
-            yield await _engine(status, folder, now)
-            yield await _sessions(client, status)
-            yield await to_thread.run_sync(_memory, status, folder, env)
-            yield await _deliveries(client, now, alone=status.state == "stopped")
-            yield _mail(status)
-            yield await _records(client, status, now)
-    except DrumbeatError as error:
-        yield Examined(name="records", found="cannot be read", problems=(error.problem,))
-
-
-async def _engine(status: Status, folder: Path, now: datetime) -> Examined:
-    holder = await EngineLock(folder).holder()
-    problems: list[Problem] = []
-    late = [fire for fire in status.waiting if now - fire.due > _LATE]
-    if holder is None:
-        if late:
-            problems.append(
-                Finding(
-                    code="engine-missing",
-                    message=f"{_count(len(late), 'fire')} due for more than an hour, and no engine",
-                    remedy="start one: drumbeat serve, or the host that embeds it",
-                )
-            )
-        problems += [
-            Finding(
-                code="run-cut-off",
-                message=f"{run.run_id} of {run.slug} was going when its engine ended, and nobody "
-                "has heard of it yet",
-                remedy="start the engine: it settles the run first, and says what became of it",
-            )
-            for run in status.running
-        ]
-        return Examined(name="engine", found="none", problems=tuple(problems))
-    named = _HOLDER.match(holder)
-    if named and named[2] == socket.gethostname() and not _lives(int(named[1])):
-        problems.append(
-            Problem(
-                code="lock-stray",
-                message=f"{holder} holds the lock, and there is no such process",
-                remedy="end what that process has left behind: see what has engine.lock open",
-                path=folder / "engine.lock",
-            )
-        )
-    problems += await to_thread.run_sync(_said_by, holder, folder, now)
-    problems += [
-        Finding(
-            code="fire-overdue",
-            message=f"{fire.slug} has been due since {fire.due.isoformat(timespec='seconds')}",
-            remedy="look at what runs: drumbeat status",
-        )
-        for fire in late
-    ]
-    return Examined(name="engine", found=holder, problems=tuple(problems))
-
-
-def _said_by(holder: str, folder: Path, now: datetime) -> list[Problem]:
-    """What an engine says of itself, or that it has fallen silent."""
-    sign = read_sign(folder)
-    if sign is None or sign.holder != holder:
-        return []
-    silent = now - sign.at
-    if silent < _SILENT:
-        return list(sign.faults)
-    return [
-        *sign.faults,
-        Finding(
-            code="engine-silent",
-            message=f"{holder} has given no sign of life since "
-            f"{sign.at.isoformat(timespec='seconds')}",
-            remedy="see what the process does, and what its log says: its loop stands still, or it "
-            "cannot write engine.json",
-        ),
-    ]
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # somebody else's
-    return True
-
-
-async def _sessions(client: Client, status: Status) -> Examined:
-    try:
-        pins = await client.sessions()
-    except DrumbeatError as error:
-        return Examined(name="sessions", found="cannot be read", problems=(error.problem,))
-    known = slugs_seen(status)
-    orphans = [] if known is None else sorted(pins.keys() - known)
-    problems = tuple(
-        Finding(
-            code="pin-orphan",
-            message=f"a conversation is pinned for {slug}, and there is no such automation",
-            remedy=f"put its file back, or forget it: drumbeat rotate {slug} --reason …",
-        )
-        for slug in orphans
-    )
-    return Examined(name="sessions", found=_count(len(pins), "conversation"), problems=problems)
-
-
-def _memory(status: Status, folder: Path, env: Env) -> Examined:
-    root = Path(env["MEMORY_DIR"]) if env.get("MEMORY_DIR") else folder / "memory"
-    known, found = slugs_seen(status), 0
-    problems: list[Problem] = list(_unwritable(root)) if env.get("MEMORY_DIR") else []
-    for path in sorted(root.glob("*s/*")):
-        if not path.is_dir():
-            continue
-        found += 1
-        if known is not None and path.name not in known:
-            problems.append(
-                Finding(
-                    code="memory-orphan",
-                    message=f"there is no automation {path.name} that would read it",
-                    remedy="put its file back, or move the folder away",
-                    path=path,
-                )
-            )
-    return Examined(name="memory", found=_count(found, "folder"), problems=tuple(problems))
-
-
-def _unwritable(root: Path) -> Iterator[Problem]:
-    """Whether memory folders can be made there, by making one: rights do not say it of all."""
-    above = next(path for path in (root, *root.absolute().parents) if path.exists())
-    try:
-        Path(mkdtemp(prefix=".drumbeat-", dir=above)).rmdir()
-    except OSError as error:
-        yield Problem(
-            code="memory-dir-unwritable",
-            message=f"$MEMORY_DIR is {root}, where no folder can be made: {error.strerror}",
-            remedy="name a folder that the user that runs the engine may write",
-        )
-
-
-async def _deliveries(client: Client, now: datetime, *, alone: bool) -> Examined:
-    pending, abandoned = await client.intents("pending"), await client.intents("abandoned")
-    problems: list[Problem] = [
-        Finding(
-            code="delivery-waiting",
-            message=f"{intent.id} has waited since "
-            f"{intent.created_at.isoformat(timespec='seconds')}, attempts: {intent.attempt}",
-            remedy="look at the deliverer, or acknowledge it if it arrived",
-        )
-        for intent in pending
-        if now - intent.created_at > _LATE or intent.attempt > (0 if alone else 1)
-    ]
-    if problems and alone:
-        problems.append(
-            Finding(
-                code="engine-missing",
-                message=f"{_count(len(pending), 'message')} to deliver, and no engine",
-                remedy="start one that has a deliverer, or pull them with a client",
-            )
-        )
-    problems += [
-        Finding(
-            code="delivery-lost",
-            message=f"{intent.id} was abandoned, and nobody heard of it",
-            remedy="read it in its run's folder; events say why it could not be delivered",
-        )
-        for intent in abandoned
-        if now - intent.created_at < _LATELY
-    ]
-    found = f"{len(pending)} pending, {len(abandoned)} abandoned"
-    return Examined(name="deliveries", found=found, problems=tuple(problems))
-
-
-def _mail(status: Status) -> Examined:
-    problems: list[Problem] = []
-    for inbox in status.inboxes:
-        name = f"{inbox.system}:{inbox.address} of {inbox.slug}"
-        if not inbox.served:
-            problems.append(
-                Problem(
-                    code="inbox-system-unknown",
-                    message=f"{name} is not polled: the last engine had not this mail system",
-                    remedy="let the host give it, as in Engine(mail={…}), or name another one",
-                )
-            )
-        elif inbox.fault:
-            problems.append(
-                Problem(
-                    code="mail-poll-failed",
-                    message=f"{name} could not be polled: {inbox.fault}",
-                    remedy="look at the mailbox and at how the host reaches it",
-                )
-            )
-        problems += [
-            Finding(
-                code="mail-parked",
-                message=f"{name} has parked a message: {line}",
-                remedy="mend what made the run fail; do it by hand, or have it sent again",
-            )
-            for line in inbox.parked
-        ]
-    return Examined(name="mail", found=f"inboxes: {len(status.inboxes)}", problems=tuple(problems))
-
-
-async def _records(client: Client, status: Status, now: datetime) -> Examined:
-    runs, fires = await client.runs(limit=1), await client.fires(limit=1)
-    newest = max(
-        [*(run.started_at for run in runs), *(fire.created_at for fire in fires)], default=now
-    )
-    problems: list[Problem] = [
-        Finding(code=each.code, message=each.message, remedy=each.remedy)
-        for each in status.faults
-        if each.code == "data-dir-elsewhere"
-    ]
-    if newest - now > _SKEW:
-        problems.append(
-            Problem(
-                code="clock-behind",
-                message=f"the clock says {now.isoformat(timespec='seconds')}, and the newest record"
-                f" is of {newest.isoformat(timespec='seconds')}",
-                remedy="if it is wrong, set it. If it is right and was ahead before, leave it: "
-                "schedules of the wall clock wait until that time has come when it is within a "
-                "day; else, and for intervals, they count from now",
-            )
-        )
-    problems += [
-        Problem(
-            code="run-without-intent",
-            message=f"the run {run_id} has ended, and nothing says who hears of it",
-            remedy="report it with what its folder holds: it must not happen",
-        )
-        for run_id in await client.sweep()
-    ]
-    return Examined(name="records", found="runs, fires, clock", problems=tuple(problems))
-
-
-def _count(number: int, noun: str, plural: str | None = None) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
