@@ -4,8 +4,9 @@ Usage: fuzz.py [--inputs 100000] [--hostile 400] [--seed 1] [--only NAME] [--kee
 parser gets `--inputs` small damaged texts, then `--hostile` ones of 64 KB. An exception that is not
 documented, or an answer that breaks the contract, is a violation. CPU time is measured against the
 reading of one ordinary automation file in the same run: no input of 64 KB may take more than 50
-times as long. With `--keep`, violations and the slowest input of each parser are written there.
-Prints a line for each parser, and ends with 1 if there was a violation or anything took too long.
+times as long, and four times as much of the slowest no more than 8 times that. With `--keep`,
+violations and the slowest input of each parser are written there. Prints a line for each parser,
+and ends with 1 if there was a violation or anything took too long.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import random
 import sys
 import time
 import traceback
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -24,6 +26,9 @@ from drumbeat.core.automation_file import validate_automation_content
 
 LARGE = 64 * 1024
 BOUND = 50
+"""Times an ordinary file."""
+STEEPEST = 8
+"""Times as long for four times as much: quadratic work takes 16."""
 ORDINARY = ROOT / "examples" / "first-run" / "workspace" / "automations" / "inbox-check.md"
 
 
@@ -38,15 +43,15 @@ def violation(parser: Parser, content: str | bytes) -> str | None:
     return None
 
 
-def hostile(parser: Parser, seed: int | str) -> str:
-    """64 KB of one or two words over and over, somewhere in an example."""
+def hostile(parser: Parser, seed: int | str, size: int = LARGE) -> str:
+    """64 KB, or `size`, of one or two words over and over, somewhere in an example."""
     chance = random.Random(seed)
     words = [*parser.words, *STRANGE, "a", "0", "aA1-", " a"]
     unit = chance.choice(words) + chance.choice(("", "", *words))
     example = chance.choice([*parser.examples, ""])
     behind = [at + 2 for at in range(len(example)) if example.startswith((": ", "\n"), at)]
     at = chance.choice([0, len(example), *behind])
-    filling = unit * (max(LARGE - len(example), 0) // len(unit))
+    filling = unit * (max(size - len(example), 0) // len(unit))
     closing = chance.choice(("", chance.choice(words)))
     return example[:at] + filling + closing + example[at:]
 
@@ -66,6 +71,16 @@ def spent(parser: Parser, content: str | bytes) -> tuple[float, str | None]:
     begin = time.process_time()
     wrong = violation(parser, content)
     return time.process_time() - begin, wrong
+
+
+def grown(parser: Parser, seed: str, taken: float) -> tuple[float, float]:
+    """How much longer four times as much takes; and the MiB that 64 KB take at most."""
+    tracemalloc.start()
+    violation(parser, hostile(parser, seed))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    more = min(spent(parser, hostile(parser, seed, 4 * LARGE))[0] for _ in range(3))
+    return more / max(taken, 0.005), peak / 1024**2
 
 
 def main() -> int:
@@ -93,15 +108,16 @@ def main() -> int:
                     keep(asked.keep, f"{parser.name}-{len(found)}", content)
                 found[wrong] += 1
         yardstick = ordinary() if asked.hostile else 1.0
-        slowest, slow = 0.0, ""
+        slowest, slow, which = 0.0, "", ""
         gc.collect()
         for number in range(asked.hostile):
-            text = hostile(parser, f"{asked.seed} {parser.name} {number}")
+            seed = f"{asked.seed} {parser.name} {number}"
+            text = hostile(parser, seed)
             taken, wrong = spent(parser, text)
             if taken > max(slowest, BOUND * yardstick):
                 taken = min(taken, spent(parser, text)[0])  # another look: the machine is shared
             if taken > slowest:
-                slowest, slow = taken, text
+                slowest, slow, which = taken, text, seed
             if wrong is not None:
                 if wrong not in found:
                     keep(asked.keep, f"{parser.name}-{len(found)}", text)
@@ -109,11 +125,13 @@ def main() -> int:
         keep(asked.keep, f"slowest-{parser.name}", slow)
         total += asked.inputs + asked.hostile
         ratio = slowest / yardstick
-        failed = failed or bool(found) or ratio > BOUND
+        growth, peak = grown(parser, which, slowest) if which else (0.0, 0.0)
+        failed = failed or bool(found) or ratio > BOUND or growth > STEEPEST
         print(
             f"{parser.name}: {asked.inputs} inputs and {asked.hostile} of 64 KB, "
             f"{sum(found.values())} violations; the slowest {slowest * 1000:.1f} ms, "
-            f"{ratio:.1f} times an ordinary file of {yardstick * 1000:.1f} ms",
+            f"{ratio:.1f} times an ordinary file of {yardstick * 1000:.1f} ms, with "
+            f"{peak:.1f} MiB; 4 times as much of it takes {growth:.1f} times as long",
             flush=True,
         )
         for wrong, times in found.most_common(20):

@@ -203,13 +203,20 @@ def _is_whole(field: _Field, term: re.Match[str]) -> bool:
 
 
 def _read(text: str) -> CronFields:
-    stray = next((at for at, char in enumerate(text) if not char.isascii()), None)
-    if stray is not None:
+    if not text.isascii():
+        stray = next(at for at, char in enumerate(text) if not char.isascii())
         raise schedule_error(
             "cron-not-ascii",
             f"{text[stray]!r} (U+{ord(text[stray]):04X}) is no character of a cron expression",
             "write it with plain digits, letters and spaces",
             stray + 1,
+        )
+    if len(text) > _LONGEST:
+        raise schedule_error(
+            "cron-field-count",
+            f"a cron expression has at most {_LONGEST} characters, this has {len(text)}",
+            f"write {_LAYOUT}",
+            1,
         )
     words = list(re.finditer(r"\S+", text))
     if words and words[0].group().startswith("@"):
@@ -220,14 +227,12 @@ def _read(text: str) -> CronFields:
             f"write `{_MACROS[macro]}`" if macro in _MACROS else f"write {_LAYOUT}",
             words[0].start() + 1,
         )
-    if len(words) != len(_FIELDS) or len(text) > _LONGEST:
+    if len(words) != len(_FIELDS):
         extra = words[len(_FIELDS)] if len(words) > len(_FIELDS) else None
         hint = "; seconds and years are not known" if len(words) in (6, 7) else ""
         raise schedule_error(
             "cron-field-count",
-            f"a cron expression has exactly five fields, this has {len(words)}"
-            if len(words) != len(_FIELDS)
-            else f"a cron expression has at most {_LONGEST} characters, this has {len(text)}",
+            f"a cron expression has exactly five fields, this has {len(words)}",
             f"write {_LAYOUT}{hint}",
             extra.start() + 1 if extra else 1,
         )

@@ -47,21 +47,21 @@ def dmarc_result(
 
 def _parts(value: str) -> list[str] | None:
     """The parts between semicolons, without comments and quotes; None when one never ends."""
-    parts = [""]
+    parts: list[list[str]] = [[]]
     depth, at, quoted = 0, 0, False
     while match := _SPECIAL.search(value, at):
         plain = value[at : match.start()]
         char, at = match[0], match.end()
         if not depth:
-            parts[-1] += plain
+            parts[-1].append(plain)
         if char == "\\":
             if not depth:
-                parts[-1] += value[at : at + 1]
+                parts[-1].append(value[at : at + 1])
             at += 1
         elif quoted or (char == '"' and not depth):
             quoted = quoted != (char == '"')
             if char != '"':
-                parts[-1] += char
+                parts[-1].append(char)
         elif char == "(":
             depth += 1
         elif char == ")":
@@ -69,8 +69,8 @@ def _parts(value: str) -> list[str] | None:
             if depth < 0:
                 return None
         elif char == ";" and not depth:
-            parts.append("")
+            parts.append([])
     if depth or quoted:
         return None
-    parts[-1] += value[at:]
-    return parts
+    parts[-1].append(value[at:])
+    return ["".join(each) for each in parts]
