@@ -436,6 +436,13 @@ def test_upcoming_names_what_will_never_come(workspace: Path) -> None:
     ]
 
 
+def test_upcoming_accuses_no_automation_of_a_file_beside_it(workspace: Path) -> None:
+    write(workspace / "automations/greeting.markdown", BROKEN)
+    told = " ".join(call("upcoming", "--workspace", "ws").stderr.split())
+    assert "automations/greeting.markdown is not read;" in told
+    assert "abort" not in told
+
+
 def test_upcoming_names_a_schedule_that_its_zone_never_brings(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,7 +98,9 @@ def _never_due(
         now: the present instant.
     """
     for path in sorted(workspace.problems):
-        if path.stem in due:
+        if workspace.find(path.stem) is not None:
+            yield f"{path} is not read; see drumbeat validate"
+        elif path.stem in due:
             yield (
                 f"{path} does not load; it keeps the schedule it had, and its runs abort until it "
                 "is mended; see drumbeat validate"
