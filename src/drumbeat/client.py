@@ -232,10 +232,10 @@ class Client(Entered):
         fire is committed: it runs, whatever dies in between. 200 stands for what starts no run: an
         event that is filtered out or greets, one for an automation that is disabled or paused
         (its fire is settled as skipped), and a delivery that came before, also when both come at
-        once, for as long as its fire is remembered: 7 days after it settled, at least. 400, 401 and
-        405 are as `check_webhook` refuses; 404 is for a route that no file has and 413 for a body
-        that is too long. 503 asks the sender to come again: the secret is missing, the file is
-        broken, the store is in trouble, or the engine drains.
+        once, for as long as its fire is remembered: 7 days after it settled, at least. 400, 401,
+        403 and 405 are as `check_webhook` refuses; 404 is for a route that no file has and 413 for
+        a body that is too long. 503 asks the sender to come again: the secret is missing, the file
+        is broken, the store is in trouble, or the engine drains.
 
         Refused requests are counted, in one event `webhook_refused` a minute for each route and
         code; so are those that a filter leaves out (`webhook_filtered`) and deliveries that came
@@ -298,19 +298,24 @@ class Client(Entered):
             return
         await self._refusals.write(store, self._redactor())
 
-    def admit(self, headers: Mapping[str, str]) -> Refused | None:
+    def admit(self, headers: Mapping[str, str], *, method: str | None = None) -> Refused | None:
         """Check that a request brings `AGENT_API_SECRET`, as bearer or as the password of basic.
 
-        For hosts that open doors of their own to what drumbeat does.
+        For hosts that open doors of their own to what drumbeat does. Browsers send a password that
+        they were once given with whatever another site's page makes them ask for: with `method`, a
+        request of such a page is turned away, unless it only reads (GET, HEAD).
 
         Args:
             headers: the request's, by name, in any case.
+            method: the request's.
 
         Returns:
-            None when it does, else why it is turned away: status 401, or 503 when the secret is not
-            set.
+            None when it does, else why it is turned away: status 401, 403 for another site's page,
+            or 503 when the secret is not set.
         """
-        return check_caller(headers, secrets=self._door_secrets(), now=self._clock.now())
+        return check_caller(
+            headers, secrets=self._door_secrets(), now=self._clock.now(), method=method
+        )
 
     def _door_secrets(self) -> Env:
         return door_secrets(self._environment()) if self._secrets is None else self._secrets

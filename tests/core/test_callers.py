@@ -41,3 +41,25 @@ def test_without_a_secret_it_is_shut(secrets: dict[str, str]) -> None:
     refused = check_caller({"Authorization": "Bearer   "}, secrets=secrets, now=NOW)
     assert isinstance(refused, Refused)
     assert (refused.code, refused.status) == ("caller-secret-missing", 503)
+
+
+FOREIGN = {"Origin": "https://evil.example", "Host": "here.example"}
+
+
+@pytest.mark.parametrize("method", ["POST", "post", "DELETE"])
+def test_another_sites_page_does_nothing(method: str) -> None:
+    """403 for who brings the secret; who does not is told no more than that."""
+    headers = {"Authorization": "Bearer correct horse", **FOREIGN}
+    refused = check_caller(headers, secrets=SECRETS, now=NOW, method=method)
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.status) == ("caller-foreign", 403)
+    refused = check_caller(FOREIGN, secrets=SECRETS, now=NOW, method=method)
+    assert isinstance(refused, Refused)
+    assert refused.code == "caller-unknown"
+
+
+@pytest.mark.parametrize("method", ["GET", "head", None])
+def test_reading_is_let_through(method: str | None) -> None:
+    """A link on another page may lead here."""
+    headers = {"Authorization": "Bearer correct horse", **FOREIGN}
+    assert check_caller(headers, secrets=SECRETS, now=NOW, method=method) is None

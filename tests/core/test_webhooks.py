@@ -41,10 +41,11 @@ def check(
     *,
     method: str = "POST",
     secrets: Mapping[str, str] = SECRETS,
+    trigger_method: Any = "post",
     **trigger: Any,
 ) -> Accepted | Ignored | Refused:
     return check_webhook(
-        WebhookTrigger(route="x", **trigger),
+        WebhookTrigger(route="x", method=trigger_method, **trigger),
         method=method,
         headers=headers,
         body=body,
@@ -133,6 +134,51 @@ def test_a_secret_that_is_none_for_its_scheme_is_not_the_senders_fault() -> None
     answer = check(svix(b"{}", "m"), auth="svix", secrets={"SVIX_SECRET": "whsec_%"})
     assert isinstance(answer, Refused)
     assert (answer.code, answer.status) == ("webhook-secret-unusable", 503)
+
+
+BASIC = {"Authorization": f"Basic {base64.b64encode(f'any:{SECRET}'.encode()).decode()}"}
+HERE = {"Host": "here.example"}
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "https://here.example"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+    ],
+)
+def test_another_sites_page_cannot_use_a_browsers_password(
+    method: Any, headers: dict[str, str]
+) -> None:
+    """A browser sends what opens `basic` with whatever a page makes it ask for."""
+    answer = check(BASIC | HERE | headers, auth="basic", method=method, trigger_method=method)
+    assert isinstance(answer, Refused)
+    assert (answer.code, answer.status) == ("webhook-foreign", 403)
+    stranger = check(HERE | headers, auth="basic", method=method, trigger_method=method)
+    assert isinstance(stranger, Refused)
+    assert stranger.code == "webhook-unsigned"
+    # No browser sends the others by itself.
+    assert isinstance(
+        check(BEARER | HERE | headers, method=method, trigger_method=method), Accepted
+    )
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "https://here.example"},
+    ],
+)
+def test_programs_and_pages_of_the_same_site_use_the_password(headers: dict[str, str]) -> None:
+    assert isinstance(check(BASIC | HERE | headers, auth="basic"), Accepted)
 
 
 class Repeating(Mapping[str, str]):

@@ -1,6 +1,7 @@
 """One webhook request, from the door to the fire, on asyncio and trio."""
 
 import json
+from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -280,6 +281,20 @@ async def test_a_body_of_just_the_size_is_taken(host: Any) -> None:
     async with host.client() as client:
         got = await host.call(client, "POST", DOOR, body=b"x" * 2000, headers=BEARER, max_body=2000)
     assert got.status == 202
+
+
+async def test_another_sites_page_starts_no_webhook(host: Any) -> None:
+    """A browser that was given the password sends it along; it is counted as refused."""
+    host.job("look", "webhook: door", "auth: basic")
+    proof = b64encode(f"any:{SECRET}".encode()).decode()
+    headers = {"Authorization": f"Basic {proof}", "Origin": "https://evil.example", "Host": "here"}
+    async with host.client() as client:
+        got = await host.call(client, "POST", DOOR, headers=headers)
+        assert await client.fires() == []
+    assert (got.status, got.json["code"]) == (403, "webhook-foreign")
+    async with host.client() as client:
+        (event,) = await host.events(client, "webhook_refused")
+    assert event.data["code"] == "webhook-foreign"
 
 
 @pytest.mark.parametrize("kind", ["client", "engine"])

@@ -5,6 +5,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
+from drumbeat.core.callers import is_foreign
 from drumbeat.core.filters import parse_filter, read_payload
 from drumbeat.core.messages import quoted
 from drumbeat.core.model import Accepted, Automation, Ignored, Refused, WebhookTrigger
@@ -30,12 +31,13 @@ def check_webhook(
 ) -> Accepted | Ignored | Refused:
     """Decide about one request to a trigger's route (spec, section 13.1).
 
-    Checked in this order: the method, that the secret is there, the sender, Slack's
-    `url_verification`, the filter. Whether a delivery was seen before is asked of the store, by
-    the `slot` of what is accepted: the id that the signature covers where there is one (svix, and
-    the `event_id` of a Slack event under `slack`), else the first of `DELIVERY_HEADERS` that is
-    there, else the `event_id` of a Slack event. It is kept as given; one that is longer than 255
-    characters or not printable is replaced by `sha256:` and its digest.
+    Checked in this order: the method, that the secret is there, the sender, under `basic` that no
+    other site's page made a browser send it, Slack's `url_verification`, the filter. Whether a
+    delivery was seen before is asked of the store, by the `slot` of what is accepted: the id that
+    the signature covers where there is one (svix, and the `event_id` of a Slack event under
+    `slack`), else the first of `DELIVERY_HEADERS` that is there, else the `event_id` of a Slack
+    event. It is kept as given; one that is longer than 255 characters or not printable is replaced
+    by `sha256:` and its digest.
 
     Args:
         trigger: the route's, out of a file that loaded.
@@ -48,7 +50,8 @@ def check_webhook(
 
     Returns:
         `Accepted`; or `Ignored`, status 200, for an event that is filtered out or greets; or
-        `Refused` with status 400 (`webhook-not-json`), 401 (see `check_signature`), 405
+        `Refused` with status 400 (`webhook-not-json`), 401 (see `check_signature`), 403
+        (`webhook-foreign`), 405
         (`webhook-method`) or 503 (`webhook-secret-missing`, `webhook-secret-unusable`: the sender
         tries again, and by then the secret may be there). No reason holds a secret or a header.
 
@@ -75,6 +78,12 @@ def check_webhook(
     checked = check_signature(auth, headers=found, body=body, secret=secret, now=now)
     if isinstance(checked, Refused):
         return checked
+    if auth.scheme == "basic" and is_foreign(found):
+        return Refused(
+            code="webhook-foreign",
+            reason="this request was made by the page of another site",
+            status=403,
+        )
     payload, readable = _payload(body)
     if auth.scheme == "slack" and _kind(payload) == "url_verification":
         challenge = payload.get("challenge")

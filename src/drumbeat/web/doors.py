@@ -3,7 +3,6 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import attrs
 from starlette.requests import ClientDisconnect, Request
@@ -19,7 +18,6 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 _AGAIN = "30"
 """Seconds after which it is worth asking again while something here is in the way."""
-_SAME = {"same-origin", "none"}
 _LENGTH = re.compile("[0-9]{1,30}")
 _CHALLENGE = 'Basic realm="drumbeat", charset="UTF-8"'
 
@@ -79,28 +77,13 @@ def failure(error: DrumbeatError) -> Response:
 def admitted(client: Client, request: Request) -> Response | None:
     """None for a caller that brings `AGENT_API_SECRET`, else the answer that it gets.
 
-    A browser that was given the password sends it with whatever another site makes it ask for, so
-    a request that comes from another site's page is refused.
+    A request that a browser made for another site's page is refused, although it may bring that.
     """
-    refused = client.admit(request.headers)
-    if refused is not None:
-        challenge = {"WWW-Authenticate": _CHALLENGE} if refused.status == 401 else None
-        return answer(refused.status, code=refused.code, reason=refused.reason, headers=challenge)
-    if _is_foreign(request):
-        return answer(
-            403, code="caller-foreign", reason="this request was made by the page of another site"
-        )
-    return None
-
-
-def _is_foreign(request: Request) -> bool:
-    if request.method in ("GET", "HEAD"):
-        return False
-    site = request.headers.get("Sec-Fetch-Site")
-    if site is not None:
-        return site not in _SAME
-    origin = request.headers.get("Origin")
-    return origin is not None and urlsplit(origin).netloc != request.headers.get("Host", "")
+    refused = client.admit(request.headers, method=request.method)
+    if refused is None:
+        return None
+    challenge = {"WWW-Authenticate": _CHALLENGE} if refused.status == 401 else None
+    return answer(refused.status, code=refused.code, reason=refused.reason, headers=challenge)
 
 
 async def read_body(request: Request, *, most: int) -> bytes | None:
