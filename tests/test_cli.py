@@ -344,6 +344,28 @@ def test_validate_calls_a_missing_path_wrong_usage(args: list[str]) -> None:
     assert call(*args).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "\x1b[2J"],
+        ["status", "--no\x1b[2J"],
+        ["schema", "\x1b[2J"],
+        ["why", "a", "--at", "\x1b[2J"],
+        ["runs", "--limit", "\x1b[2J"],
+        ["validate", "\x1b[2J.md"],
+        ["\x1b[2J"],
+        ["--no\x1b[2J"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_sends_no_escapes_to_a_terminal(here: Path, words: list[str]) -> None:
+    """A shell puts the names of files in place of `*`, and these may be anything."""
+    result = CliRunner().invoke(drumbeat, words, color=True)
+    assert result.exit_code == 2
+    assert "\x1b" not in result.output
+    assert "\\x1b[2J" in result.output
+
+
 def test_validate_shows_escapes_of_a_file_instead_of_sending_them(here: Path) -> None:
     """Neither a key nor a file name can drive the terminal."""
     write(here / "automations/\x1b]0;owned\x07.md", GOOD.replace("notify:", '"\\e[2Jnotify":'))

@@ -53,10 +53,25 @@ class _Misuse(_Failure):
 class Commands(click.Group):
     """The group: its commands may raise what the library raises."""
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Read the words before the name of a command."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            raise _readable(error) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what the library refuses becomes a message and an exit code."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            raise _readable(error) from error
         except DrumbeatError as error:
             raise _failure(error) from error
         except ExceptionGroup as group:
@@ -67,6 +82,11 @@ class Commands(click.Group):
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise _Failure(visible(f"{where}{error.strerror or error}")) from error
+
+
+def _readable(error: click.UsageError) -> click.UsageError:
+    """The same, with escapes shown: a word that it quotes may be a file's name, as `*` gives it."""
+    return click.UsageError(visible(error.format_message(), lines=True), error.ctx)
 
 
 def _failure(*errors: DrumbeatError) -> _Failure:
