@@ -67,6 +67,21 @@ def test_mail_of_the_group_itself_passes_over_its_list_alone() -> None:
     assert decide(mail(**own, List_Id="<crm.acme.com>")).code == "mail-unlisted"
 
 
+def test_mail_of_another_inbox_passes_over_a_list_alone_and_never_by_being_listed() -> None:
+    def between(*more: tuple[str, str]) -> MailDecision:
+        return decide_mail(
+            mail(*more, From="Intake <INTAKE@acme.com>"),
+            address=ADDRESS,
+            allow_from=("@acme.com", "intake@acme.com"),
+            others=(ADDRESS, " Intake@Acme.com "),
+        )
+
+    decision = between()
+    assert (decision.code, decision.passes) == ("mail-own-address", False)
+    assert decision.reason == "it comes from another inbox of the workspace and over no list"
+    assert between(("List-Id", "<all.acme.com>")).passes
+
+
 @pytest.mark.parametrize(
     "changed, code",
     [

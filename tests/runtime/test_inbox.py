@@ -227,6 +227,33 @@ async def test_what_is_dropped_beside_mail_that_passes_is_told_once_over_all_its
     assert box.polls[-1] == "1:2:0"
 
 
+async def test_two_jobs_that_answer_mail_do_not_answer_each_other(host: Any, box: Mailbox) -> None:
+    """Neither where one of them is served by another system, or by none."""
+    addresses = {"desk": DESK, "intake": "intake@example.com", "lost": "lost@example.com"}
+    for slug, address in addresses.items():
+        system = "nobody" if slug == "lost" else "imap"
+        job(host, slug, inbox=f"{system}:{address}", allowFrom='"@example.com, @example.org"')
+
+    async def answer(turn: Turn) -> str:
+        other = "intake" if turn.slug == "desk" else "desk"
+        box.mail("Re", sender=addresses[turn.slug], to=addresses[other])
+        return "answered"
+
+    host.agent = ScriptedAgent(default=answer)
+    async with host.engine(mail={"imap": box}) as engine:
+        await pass_time(engine, MINUTE)
+        box.mail("Hello")
+        box.mail("Lost?", sender=addresses["lost"])
+        (run,) = await pass_time(engine, HOUR)
+        events = await host.events(engine, "mail_dropped")
+    assert (run.slug, seen(run)) == ("desk", ["Hello"])
+    own = [event for event in events if event.data["code"] == "mail-own-address"]
+    assert {(event.slug, event.data["sender"]) for event in own} == {
+        ("desk", "lost@example.com"),
+        ("intake", DESK),
+    }
+
+
 # ---- runs that fail
 
 

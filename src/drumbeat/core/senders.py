@@ -43,16 +43,23 @@ def is_allow_entry(entry: str) -> bool:
     return _ENTRY.fullmatch(entry.strip()) is not None
 
 
-def decide_mail(message: MailMessage, *, address: str, allow_from: Collection[str]) -> MailDecision:
+def decide_mail(
+    message: MailMessage,
+    *,
+    address: str,
+    allow_from: Collection[str],
+    others: Collection[str] = (),
+) -> MailDecision:
     """Decide whether a message may start a run (spec, section 13.2).
 
     The first of these that holds drops it: it is not addressed to the job
     (`mail-not-addressed`); it has no From (`mail-from-missing`), several (`mail-from-several`) or
     one that cannot be told for sure (`mail-from-unclear`); a machine sent it
     (`mail-auto-submitted`, `mail-return-path-empty`, `mail-mailer-daemon`, `mail-precedence`); it
-    is the job's own and came over no list (`mail-own-address`); its sender is not listed
-    (`mail-name-only`: a listed address stands in the display name, `mail-look-alike`: the domain
-    resembles a listed one, else `mail-unlisted`); its DMARC check failed (`mail-dmarc`).
+    is the job's own, or that of another inbox, and came over no list (`mail-own-address`); its
+    sender is not listed (`mail-name-only`: a listed address stands in the display name,
+    `mail-look-alike`: the domain resembles a listed one, else `mail-unlisted`); its DMARC check
+    failed (`mail-dmarc`).
 
     Addresses and domains are compared exactly, ASCII case aside: a subdomain, a trailing dot,
     another script or an encoded form of a domain is another one.
@@ -61,11 +68,18 @@ def decide_mail(message: MailMessage, *, address: str, allow_from: Collection[st
         message: with its headers raw and in order, whatever they hold.
         address: the job's own.
         allow_from: entries as in `allowFrom`; those that are none match nobody.
+        others: the addresses of the workspace's other inboxes, from which jobs may write as well:
+            two that answer each other would do so for ever. None of them passes by being listed.
 
     Returns:
         The decision. Nothing in a message makes this raise.
     """
-    mail = _Mail(message, ascii_lower(address.strip()), _allowed(allow_from))
+    mail = _Mail(
+        message,
+        address=ascii_lower(address.strip()),
+        others=frozenset(ascii_lower(each.strip()) for each in others),
+        allowed=_allowed(allow_from),
+    )
     for rule in _RULES:
         found = rule(mail)
         if found is not None:
@@ -82,9 +96,17 @@ class _Drop:
 class _Mail:
     """A message's headers, looked up by name, and what they are compared with."""
 
-    def __init__(self, message: MailMessage, address: str, allowed: frozenset[str]) -> None:
+    def __init__(
+        self,
+        message: MailMessage,
+        *,
+        address: str,
+        others: frozenset[str],
+        allowed: frozenset[str],
+    ) -> None:
         self.message = message
         self.address = address
+        self.others = others
         self.allowed = allowed
         self._headers: dict[str, list[str]] = {}
         for name, value in message.headers:
@@ -164,11 +186,11 @@ def _automatic(mail: _Mail) -> _Drop | None:
 
 
 def _own(mail: _Mail) -> _Drop | None:
-    if ascii_lower(mail.sender) == mail.address and not mail.over_list:
-        return _Drop(
-            code="mail-own-address", reason="it comes from the job's own address and over no list"
-        )
-    return None
+    sender = ascii_lower(mail.sender)
+    if mail.over_list or (sender != mail.address and sender not in mail.others):
+        return None
+    whose = "the job's own address" if sender == mail.address else "another inbox of the workspace"
+    return _Drop(code="mail-own-address", reason=f"it comes from {whose} and over no list")
 
 
 def _unlisted(mail: _Mail) -> _Drop | None:

@@ -91,6 +91,8 @@ class Inboxes:
     services: Services
     _boxes: dict[str, _Box] = attrs.field(factory=dict)
     """By slug, those that are polled."""
+    _addresses: frozenset[str] = frozenset()
+    """Of all inboxes that the files declare: mail between them starts nothing."""
     _refused: dict[str, str] = attrs.field(factory=dict)
     """By slug, the inbox for which there is an event that nothing serves it."""
     _polled: dict[str, float] = attrs.field(factory=dict)
@@ -123,6 +125,7 @@ class Inboxes:
             for trigger in automation.triggers
             if isinstance(trigger, InboxTrigger)
         }
+        self._addresses = frozenset(box.trigger.address for box in declared.values())
         served = {slug: box for slug, box in declared.items() if self._serves(box)}
         for slug, box in list(self._boxes.items()):
             if slug not in served or served[slug].key != box.key:
@@ -335,7 +338,12 @@ class Inboxes:
             if digest in known:
                 continue
             found.handled.append(digest)
-            decision = decide_mail(message, address=trigger.address, allow_from=trigger.allow_from)
+            decision = decide_mail(
+                message,
+                address=trigger.address,
+                allow_from=trigger.allow_from,
+                others=self._addresses,
+            )
             if decision.passes:
                 found.passing.append((message, decision))
                 continue
