@@ -109,6 +109,25 @@ def test_a_log_that_is_torn_or_changed_gives_whole_commits_up_to_there(tmp_path:
     anyio.run(tear)
 
 
+@pytest.mark.slow
+def test_a_file_that_ends_at_any_page_is_refused(tmp_path: Path) -> None:
+    """At the beginning and in the middle of each page; it is never a store with less in it."""
+
+    async def cut() -> None:
+        await fill(tmp_path / "whole.db", range(60))
+        content = (tmp_path / "whole.db").read_bytes()
+        page = int.from_bytes(content[16:18], "big")
+        assert len(content) > 20 * page
+        for end in range(0, len(content), page // 2):
+            victim = tmp_path / f"cut-{end}.db"
+            victim.write_bytes(content[:end])
+            # Reading it makes an empty log beside it, of which nothing is kept.
+            victim.with_name(f"{victim.name}-wal").touch()
+            assert await look(victim) == "store-damaged", end
+
+    anyio.run(cut)
+
+
 @pytest.mark.parametrize("name", ["drumbeat.db", "drumbeat.db-wal"])
 def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path, name: str) -> None:
     async def replace() -> None:

@@ -11,7 +11,8 @@ import pytest
 from drumbeat import AgentError, AgentUnavailable, DeliveryIntent, MailBatch, MailMessage, Turn
 from drumbeat.testing import ManualClock, ScriptedAgent, drive
 
-pytestmark = pytest.mark.anyio
+# What is decided by a clock knows nothing of the backend.
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

@@ -13,7 +13,8 @@ import pytest
 from drumbeat import DrumbeatError
 from drumbeat.testing import ManualClock
 
-pytestmark = pytest.mark.anyio
+# What is decided by a clock knows nothing of the backend.
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 
 HOUR = timedelta(hours=1)
 PLACE = "Test/Capital"
