@@ -1,5 +1,6 @@
 """What a host keeps secret stands nowhere afterwards, whatever was done with it and went wrong."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -179,13 +180,18 @@ def test_no_secret_stands_anywhere_afterwards(
     """In no record, event, log line, answer, file, argument or environment of a child.
 
     Two things are kept as they were said, and stand where they are kept alone: what a caller named
-    a fire by, and what an agent calls a conversation.
+    a fire by, and what an agent calls a conversation. All of the data folder is its owner's alone,
+    whatever the umask.
     """
     write(host, tmp_path)
     agent, deliverer = Indiscreet(), Talkative()
     env = {"PATH": "/usr/bin:/bin", **SECRETS}
-    with capture_logs() as logs:
-        answers, records = anyio.run(play, host, agent, deliverer, env)
+    umask = os.umask(0)
+    try:
+        with capture_logs() as logs:
+            answers, records = anyio.run(play, host, agent, deliverer, env)
+    finally:
+        os.umask(umask)
     for name, value in {**SECRETS, "SLOT": SLOT, "HANDLE": HANDLE}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(host.workspace)
@@ -216,6 +222,8 @@ def test_no_secret_stands_anywhere_afterwards(
         ("session_pins.json", "HANDLE"),
     }
     assert not any(value in "\n".join(agent.environments) for value in SECRETS.values())
+    modes = {(path.is_dir(), path.stat().st_mode & 0o7777) for path in host.data.rglob("*")}
+    assert modes == {(True, 0o700), (False, 0o600)}
     # Each of it went to where it could have been told.
     assert len(agent.tokens) > 5
     assert {"turn_failed", "delivery_failed", "mail_poll_failed"} <= {
