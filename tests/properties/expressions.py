@@ -20,6 +20,9 @@ def expression(chance: random.Random, change: Change) -> str:
         (change.at + timedelta(minutes=minutes)).astimezone(zone)
         for minutes in (-1441, -61, -31, -1, 0, 1, 30, 60, 1440)
     ]
+    last = (change.at - timedelta(minutes=1)).astimezone(zone).replace(tzinfo=None)
+    # What the clocks would show if they were not set: in a gap, the times that are skipped.
+    near += [last + timedelta(minutes=minutes) for minutes in (1, 31)]
     wall = chance.choice(near)
     kind = chance.random()
     if kind < 0.04:
@@ -34,10 +37,10 @@ def expression(chance: random.Random, change: Change) -> str:
     if kind < 0.14:
         hour, minute = wall.hour, chance.choice((0, 15, 30, 45, wall.minute, chance.randrange(60)))
         return f"{chance.choice(('daily', 'every day', 'Daily  '))} at {hour:02}:{minute:02}"
-    minute = _field(chance, 0, 59, wall.minute, star=0.15)
-    hour = _field(chance, 0, 23, wall.hour, star=0.2)
+    minute = _field(chance, 0, 59, [each.minute for each in near], star=0.15)
+    hour = _field(chance, 0, 23, [each.hour for each in near], star=0.2)
     day = _days(chance, wall.day)
-    month = _field(chance, 1, 12, wall.month, star=0.75, names=MONTHS)
+    month = _field(chance, 1, 12, [wall.month], star=0.75, names=MONTHS)
     weekday = _weekdays(chance, wall.isoweekday() % 7)
     return f"{minute} {hour} {day} {month} {weekday}"
 
@@ -46,13 +49,13 @@ def _field(
     chance: random.Random,
     low: int,
     high: int,
-    near: int,
+    near: Sequence[int],
     *,
     star: float,
     names: Sequence[str] = (),
 ) -> str:
     def number() -> int:
-        return near if chance.random() < 0.5 else chance.randint(low, high)
+        return chance.choice(near) if chance.random() < 0.6 else chance.randint(low, high)
 
     def written(value: int) -> str:
         name = names[value - low] if names else ""
@@ -94,7 +97,7 @@ def _days(chance: random.Random, near: int) -> str:
         return "L"
     if kind < 0.7:
         return f"{near},L"
-    return _field(chance, 1, 31, near, star=0)
+    return _field(chance, 1, 31, [near], star=0)
 
 
 def _weekdays(chance: random.Random, near: int) -> str:

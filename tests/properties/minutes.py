@@ -34,9 +34,9 @@ ZONES: dict[str, tuple[int, ...]] = {
     "America/Santiago": (),
     "America/Sao_Paulo": (),
     "America/Scoresbysund": (),
-    "America/St_Johns": (2011,),  # a minute past midnight
+    "America/St_Johns": (2010, 2011),  # a minute past midnight, also back over it
     "America/Whitehorse": (),
-    "Antarctica/Casey": (),
+    "Antarctica/Casey": (2010,),  # three hours, back over midnight
     "Antarctica/Troll": (),
     "Asia/Amman": (),
     "Asia/Beirut": (),
