@@ -9,7 +9,6 @@ from typing import Literal, Self
 from uuid import uuid4
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.callers import check_caller
 from drumbeat.core.explain import NEAR, Around, Known, explain, subject_of
@@ -644,7 +643,7 @@ class Client(Entered):
         """What the engine that holds the data folder says is wrong with it."""
         if holder is None:
             return ()
-        sign = await to_thread.run_sync(read_sign, self.data_dir)
+        sign = await self._threads.run(read_sign, self.data_dir)
         return () if sign is None or sign.holder != holder else sign.faults
 
     async def _all_faults(
@@ -730,7 +729,9 @@ class Client(Entered):
         held = await EngineLock(self.data_dir).holder() is not None
         return Around(
             owed=await unseen_moment(store, slug, at, zones=rules.zones, within=NEAR, now=now),
-            absent=await absence(store, self.data_dir, at, held=held, now=now),
+            absent=await absence(
+                store, self.data_dir, at, held=held, now=now, threads=self._threads
+            ),
             forgotten=await forgotten_before(store),
         )
 

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from drumbeat import Engine, Problem, StoreError
 from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.contained import contained
+from drumbeat.runtime.presence import Presence
 from drumbeat.runtime.schedule_marks import Standing
 from drumbeat.runtime.settlement import Settlement
 from drumbeat.runtime.store import SqliteStore
@@ -184,6 +185,21 @@ async def test_a_run_that_cannot_be_settled_holds_up_no_other(
             "odd": "interrupted",
         }
         assert await faults(engine) == []
+
+
+async def test_a_mistake_over_the_sign_of_life_stops_nothing(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.write("good", trigger=hourly())
+    mistakes = Mistakes(monkeypatch, Presence, "beat")
+    async with host.engine() as engine:
+        await host.clock.advance(HOUR + MINUTE)
+        assert [run.state for run in await engine.runs()] == ["succeeded"]
+        assert await faults(engine) == ["the engine made a mistake in its sign of life"]
+        mistakes.going = False
+        await host.look()
+        assert await faults(engine) == []
+        assert (await engine.health()).state == "running"
 
 
 async def test_trouble_with_the_store_is_not_contained_and_costs_no_event(host: Any) -> None:

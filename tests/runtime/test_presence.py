@@ -12,6 +12,7 @@ from drumbeat import Client, EngineBusy, Health, Problem, StoreError
 from drumbeat.cli.examination import examine
 from drumbeat.runtime.presence import absence
 from drumbeat.runtime.sign_of_life import NAME, SignOfLife, read_sign, write_sign
+from drumbeat.runtime.threads import Threads
 from drumbeat.testing import ManualClock, drive
 
 pytestmark = pytest.mark.anyio
@@ -182,7 +183,10 @@ async def test_a_sign_of_life_that_cannot_be_written_is_said_once(host: Any) -> 
 
 
 async def test_what_is_not_known_is_no_absence(host: Any) -> None:
-    assert await absence(None, host.data, START, held=False, now=START + HOUR) is None
+    assert (
+        await absence(None, host.data, START, held=False, now=START + HOUR, threads=Threads())
+        is None
+    )
 
 
 # ---- what clients hear of it

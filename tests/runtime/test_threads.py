@@ -1,9 +1,11 @@
 """The threads of an engine and of a client, which are their own."""
 
+import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -11,6 +13,7 @@ import anyio
 import pytest
 from anyio import from_thread, to_thread
 
+import drumbeat
 from drumbeat import Client, load_workspace
 from drumbeat.runtime.threads import THREADS, Threads
 
@@ -74,6 +77,25 @@ async def test_endpoints_in_all_threads_of_a_host_may_wait_for_runs(host: Any) -
             assert [run.state for run in await engine.runs()] == ["succeeded"] * 4
     finally:
         limiter.total_tokens = before
+
+
+def test_no_room_takes_a_thread_of_its_host() -> None:
+    """Each call into a thread names whose; only a program of drumbeat's own has no other host."""
+    package = Path(drumbeat.__file__).parent
+    calls = [
+        (path.relative_to(package).as_posix(), node)
+        for path in package.rglob("*.py")
+        if path.parent.name != "cli"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("to_thread.run_sync")
+    ]
+    assert "runtime/threads.py" in [name for name, _ in calls]
+    bare = [
+        f"{name}:{call.lineno}"
+        for name, call in calls
+        if "limiter" not in [given.arg for given in call.keywords]
+    ]
+    assert bare == [], "take Threads, or a limiter of its own"
 
 
 async def test_so_many_are_in_threads_at_once() -> None:

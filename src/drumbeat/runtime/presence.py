@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.errors import ClaimLost, Problem, StoreError
 from drumbeat.protocols import Store
@@ -21,6 +20,7 @@ from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.schedule_marks import instant
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.sign_of_life import SignOfLife, read_sign, write_sign
+from drumbeat.runtime.threads import Threads
 
 __all__ = ["Presence", "absence"]
 
@@ -56,7 +56,7 @@ class Presence:
             return
         if self._started is None:
             self._started = services.clock.now()
-            self._before = await to_thread.run_sync(read_sign, services.data_dir)
+            self._before = await services.threads.run(read_sign, services.data_dir)
         now, mark = self._started, await mark_of(services.store, _KEY)
         value = mark.value or {"seen": None, "stopped": True, "gaps": []}
         seen, stopped = _seen(value, self._before), value["stopped"]
@@ -95,7 +95,7 @@ class Presence:
         sign = SignOfLife(holder=self.holder, at=services.clock.now(), faults=faults)
         try:
             with holding(services.clock, "sign of life"):
-                await to_thread.run_sync(write_sign, services.data_dir, sign)
+                await services.threads.run(write_sign, services.data_dir, sign)
         except OSError as error:
             if not self._mute:
                 log.warning("sign_of_life_failed", reason=error.strerror or str(error))
@@ -123,7 +123,13 @@ class Presence:
 
 
 async def absence(
-    store: Store | None, data_dir: Path, at: datetime, *, held: bool, now: datetime
+    store: Store | None,
+    data_dir: Path,
+    at: datetime,
+    *,
+    held: bool,
+    now: datetime,
+    threads: Threads,
 ) -> tuple[datetime, datetime | None] | None:
     """From when until when no engine was there, as far as `at` lies in such a time.
 
@@ -133,6 +139,7 @@ async def absence(
         at: the instant.
         held: whether an engine is there at present.
         now: the present instant.
+        threads: where the signs of life are read.
 
     Returns:
         The time, without an end when it lasts; None when there was an engine or that is not known.
@@ -143,7 +150,7 @@ async def absence(
     value = None if store is None else (await mark_of(store, _KEY)).value
     if value is None:
         return None
-    seen = _seen(value, await to_thread.run_sync(read_sign, data_dir))
+    seen = _seen(value, await threads.run(read_sign, data_dir))
     if not held and seen is not None and seen < at <= now:
         return seen, None
     for since, until in reversed(value["gaps"]):

@@ -110,7 +110,7 @@ class Upkeep:
         services = self.services
         await contained(services, "results", self.complete_results)
         while True:
-            await self.presence.beat()
+            await contained(services, "sign of life", self.presence.beat)
             await nap(services.clock, services.settings.reload_interval)
             try:
                 await contained(services, "reload", partial(self.reload, removing=True))

@@ -7,7 +7,6 @@ from pathlib import Path, PurePath
 from typing import Final
 
 import attrs
-from anyio import to_thread
 
 from drumbeat.core.file_text import decode
 from drumbeat.core.findings import secret_findings
@@ -17,6 +16,7 @@ from drumbeat.runtime.config_files import WORKSPACE_FILE
 from drumbeat.runtime.files import FileFault, read_inside
 from drumbeat.runtime.packs import LIST, pack_cards
 from drumbeat.runtime.preparation import SYSTEM_PROMPT
+from drumbeat.runtime.threads import Threads
 
 __all__ = ["written_secrets"]
 
@@ -37,7 +37,7 @@ async def written_secrets(workspace: Workspace) -> list[Finding]:
     Args:
         workspace: as it stands.
     """
-    return await to_thread.run_sync(lambda: list(_found(workspace)))
+    return await Threads().run(lambda: list(_found(workspace)))
 
 
 def _found(workspace: Workspace) -> Iterator[Finding]:
