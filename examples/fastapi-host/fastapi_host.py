@@ -55,4 +55,6 @@ async def front() -> dict[str, int]:
 if __name__ == "__main__":
     import uvicorn
 
-    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]) if len(sys.argv) > 1 else 8000)
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 8000
+    # Else a client that never ends its request would keep the engine from draining.
+    uvicorn.run(app, host="127.0.0.1", port=port, timeout_graceful_shutdown=40)

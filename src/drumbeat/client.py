@@ -1,7 +1,7 @@
 """All that needs no agent: reading what happened, and putting requests in as rows."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 from types import TracebackType
@@ -223,7 +223,7 @@ class Client(Entered):
         *,
         method: str,
         headers: Mapping[str, str],
-        body: bytes | None,
+        body: bytes | Callable[[], Awaitable[bytes | None]] | None,
     ) -> Answer:
         """Take one webhook request, and say what its sender is to be told (spec, section 13.1).
 
@@ -232,9 +232,9 @@ class Client(Entered):
         event that is filtered out or greets, one for an automation that is disabled or paused
         (its fire is settled as skipped), and a delivery that came before, also when both come at
         once, for as long as its fire is remembered: 7 days after it settled, at least. 400, 401,
-        403 and 405 are as `check_webhook` refuses; 404 is for a route that no file has and 413 for
-        a body that is too long. 503 asks the sender to come again: the secret is missing, the file
-        is broken, the store is in trouble, or the engine drains.
+        403 and 405 are as `check_webhook` refuses; 404 is for a route that no file has, 408 and 413
+        for a body that is too slow or too long. 503 asks the sender to come again: the secret is
+        missing, the file is broken, the store is in trouble, or the engine drains.
 
         Refused requests are counted, in one event `webhook_refused` a minute for each route and
         code; so are those that a filter leaves out (`webhook_filtered`) and deliveries that came
@@ -247,10 +247,14 @@ class Client(Entered):
             headers: by name, in any case. A name that comes several times has to come so from
                 `items()`, as it does from the mappings of web frameworks.
             body: the raw bytes, before anything decoded them; None for one that the host read no
-                further because it was too long.
+                further because it was too long. Or, so that nobody's body is waited for who is
+                refused anyway, a function that reads it: it is called once at most, after all that
+                route, method and headers decide, and raises `TimeoutError` when the body does not
+                come in time.
 
         Raises:
             DrumbeatError: outside the `async with`.
+            Exception: what `body` raises, `TimeoutError` aside.
         """
         self._check_inside()
         answer = await self._door.take(route, method=method, headers=headers, body=body)
@@ -321,6 +325,22 @@ class Client(Entered):
 
     def _environment(self) -> Env:
         return os.environ
+
+    async def check_run_token(self, token: str) -> None:
+        """Check that `token` belongs to a run that is going here.
+
+        For doors that look who asks before they read what is asked, and then call `follow_up`.
+
+        Args:
+            token: the `DRUMBEAT_RUN_TOKEN` of a turn.
+
+        Raises:
+            EngineBusy: no turn is taken here, so nothing is known of the token
+                (`run-token-elsewhere`); or the engine has stopped.
+            NotFound: it belongs to none (`run-token-unknown`).
+        """
+        self._check_inside()
+        raise token_elsewhere()
 
     async def follow_up(
         self, token: str, prompt: str, *, after: timedelta, slug: str | None = None

@@ -67,7 +67,7 @@ from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.drafting import Drafting
 from drumbeat.runtime.entered import Folder
-from drumbeat.runtime.follow_ups import ask_with_token
+from drumbeat.runtime.follow_ups import ask_with_token, unknown_token
 from drumbeat.runtime.inbox_states import inbox_states
 from drumbeat.runtime.life import Life
 from drumbeat.runtime.lock import EngineLock
@@ -744,6 +744,14 @@ class Engine(Client):
         if run is None:
             raise _not_run(fire)
         return run
+
+    async def check_run_token(self, token: str) -> None:
+        """As `Client.check_run_token`; this is who knows them, once it holds the data folder."""
+        if self._standing_by:
+            return await super().check_run_token(token)
+        if (await self._working()).services.tokens.find(token) is None:
+            raise unknown_token()
+        return None
 
     async def follow_up(
         self, token: str, prompt: str, *, after: timedelta, slug: str | None = None

@@ -23,7 +23,7 @@ from drumbeat.core.model import (
     Step,
     WebhookTrigger,
 )
-from drumbeat.core.webhooks import DELIVERY_HEADERS, check_webhook, route_clashes
+from drumbeat.core.webhooks import DELIVERY_HEADERS, check_head, check_webhook, route_clashes
 
 NOW = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
 SECRET = "correct horse battery staple"
@@ -212,6 +212,59 @@ def test_a_trigger_that_no_file_could_hold_is_an_error(trigger: dict[str, Any]) 
     """One class, which a host can import: `check_webhook` is public."""
     with pytest.raises(drumbeat.InvalidValue):
         check(BEARER, **trigger)
+
+
+SIGNED = {
+    "github": {"X-Hub-Signature-256": f"sha256={'0' * 64}"},
+    "hmac:X-Sig": {"X-Sig": "0" * 64},
+    "slack": {"X-Slack-Request-Timestamp": "1", "X-Slack-Signature": f"v0={'0' * 64}"},
+    "svix": {"svix-id": "m", "svix-timestamp": "1", "svix-signature": "v1,x"},
+}
+
+
+def head(headers: Mapping[str, str], *, method: str = "POST", **trigger: Any) -> str | None:
+    refused = check_head(
+        WebhookTrigger(route="x", **trigger),
+        method=method,
+        headers=headers,
+        secrets=SECRETS,
+        now=NOW,
+    )
+    return None if refused is None else refused.code
+
+
+@pytest.mark.parametrize(
+    ("auth", "headers"),
+    [
+        ("bearer", {"Authorization": "Bearer no"}),
+        ("basic", {"Authorization": f"Basic {base64.b64encode(b'a:no').decode()}"}),
+        ("gitlab", {"X-Gitlab-Token": "no"}),
+    ],
+)
+def test_a_secret_that_is_sent_along_is_checked_before_the_body(auth: str, headers: Any) -> None:
+    """So whoever has it not is not waited for."""
+    assert head(headers, auth=auth) == "webhook-signature"
+    assert head({}, auth=auth) == "webhook-unsigned"
+
+
+@pytest.mark.parametrize("auth", SIGNED)
+def test_of_a_signature_the_body_decides(auth: str) -> None:
+    """Beforehand it has to stand there, once, in its form."""
+    signed = SIGNED[auth]
+    assert head(signed, auth=auth) is None
+    assert isinstance(check(signed, auth=auth), Refused)
+    assert head({}, auth=auth) == "webhook-unsigned"
+    name = list(signed)[-1]
+    twice = Repeating(*signed.items(), (name, signed[name]))
+    assert head(twice, auth=auth) == "webhook-header-repeated"
+    if auth != "svix":
+        assert head({**signed, name: "short"}, auth=auth) == "webhook-signature"
+
+
+def test_the_rest_of_the_head_is_checked_too() -> None:
+    assert head(BEARER) is None
+    assert head(BEARER, method="GET") == "webhook-method"
+    assert head(BASIC | {"Sec-Fetch-Site": "cross-site"}, auth="basic") == "webhook-foreign"
 
 
 # ---- the filter

@@ -5,7 +5,7 @@ The server needs asyncio; the doors themselves are tested on both backends besid
 
 import json
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
@@ -214,6 +214,52 @@ async def test_whatever_the_length_says_the_bytes_count(
         assert got.startswith(b"HTTP/1.1 %d " % status)
     assert found == fires
     assert faults() == []
+
+
+HALF = b"Host: x\r\nContent-Length: 10\r\n\r\nabc"
+PROOF = f"Authorization: Bearer {SECRET}\r\n".encode()
+GUESS = b"Authorization: Bearer dbrt_guess\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "headers", "status"),
+    [
+        (b"POST /webhooks/nowhere", b"", 404),
+        (b"PUT /webhooks/door", PROOF, 405),
+        (b"POST /webhooks/door", b"", 401),
+        (b"POST /webhooks/door", GUESS, 401),
+        (b"POST /webhooks/signed", b"", 401),
+        (b"POST /followups", GUESS, 401),
+        (b"POST /automations/look/run", GUESS, 401),
+        (b"POST /ask", GUESS, 401),
+        (b"PUT /ask", GUESS, 405),
+    ],
+)
+async def test_who_is_refused_anyway_is_not_waited_for(
+    host: Any, start: bytes, headers: bytes, status: int
+) -> None:
+    """A body that never ends keeps nobody, the end of the host included."""
+    host.job("look", "webhook: door")
+    host.job("other", "webhook: signed", "auth: github")
+    with anyio.fail_after(20):
+        async with host.engine() as engine, host.serving(engine) as server:
+            got = await server.raw(start, b" HTTP/1.1\r\n", headers, HALF)
+    assert got.startswith(b"HTTP/1.1 %d " % status)
+    assert b"connection: close" in got.lower()
+
+
+@pytest.mark.parametrize("path", [b"/webhooks/door", b"/automations/look/run", b"/ask"])
+async def test_a_body_has_its_time(host: Any, path: bytes) -> None:
+    """408 for whoever may ask and does not end, and the connection is let go of."""
+    host.job("look", "webhook: door")
+    brief = timedelta(milliseconds=50)
+    with anyio.fail_after(20):
+        async with host.engine() as engine:
+            async with host.serving(engine, body_timeout=brief) as server:
+                got = await server.raw(b"POST ", path, b" HTTP/1.1\r\n", PROOF, HALF)
+            assert await engine.fires() == []
+    assert got.startswith(b"HTTP/1.1 408 ")
+    assert b"too-slow" in got
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ __all__ = [
     "Auth",
     "Headers",
     "Signed",
+    "check_proof",
     "check_signature",
     "parse_auth",
 ]
@@ -151,6 +152,12 @@ def check_signature(
     Raises:
         ValueError: `now` is not aware.
     """
+    return _checked(auth, headers=headers, body=body, secret=secret, now=now)
+
+
+def _checked(
+    auth: Auth, *, headers: Headers, body: bytes | None, secret: str, now: datetime
+) -> Signed | Refused:
     if now.tzinfo is None:
         msg = "now has to be an aware instant"
         raise ValueError(msg)
@@ -159,11 +166,28 @@ def check_signature(
     )
 
 
+def check_proof(auth: Auth, *, headers: Headers, secret: str, now: datetime) -> Refused | None:
+    """As `check_signature`, as far as the headers alone decide, before the body is there.
+
+    A secret that is sent along is checked wholly; of a signature, that it stands there once and has
+    the right form.
+
+    Returns:
+        What `check_signature` refuses whatever the body is, None when that depends on the body.
+
+    Raises:
+        ValueError: `now` is not aware.
+    """
+    checked = _checked(auth, headers=headers, body=None, secret=secret, now=now)
+    return checked if isinstance(checked, Refused) else None
+
+
 @attrs.frozen(kw_only=True)
 class _Request:
     auth: Auth
     headers: Headers
-    body: bytes
+    body: bytes | None
+    """None before it is there: then no signature over it is looked at."""
     secret: str
     now: datetime
 
@@ -283,16 +307,18 @@ def _signed_body(
     value = request.header(name)
     if isinstance(value, Refused):
         return value
-    return _hex(value, request.hmac(request.body), name, prefix=prefix, bare=bare)
+    given = _hex(value, name, prefix=prefix, bare=bare)
+    if isinstance(given, Refused) or request.body is None:
+        return given if isinstance(given, Refused) else Signed()
+    return Signed() if _same(given, request.hmac(request.body)) else _wrong(name)
 
 
-def _hex(
-    value: str, digest: bytes, name: str, *, prefix: str, bare: bool = False
-) -> Signed | Refused:
+def _hex(value: str, name: str, *, prefix: str, bare: bool = False) -> bytes | Refused:
+    """The bytes of a signature in hexadecimal."""
     given = value.removeprefix(prefix)
     if not _HEX_DIGEST.fullmatch(given) or not (bare or value.startswith(prefix)):
         return _wrong(name, f"is no `{prefix}` and 64 hexadecimal digits")
-    return Signed() if _same(bytes.fromhex(given), digest) else _wrong(name)
+    return bytes.fromhex(given)
 
 
 # ---- a signature over the body and a time
@@ -307,11 +333,14 @@ def _slack(request: _Request) -> Signed | Refused:
         return seconds
     if not _SECONDS.fullmatch(seconds):
         return _wrong(time, "is no number of seconds")
-    digest = request.hmac(b"v0:", _bytes(seconds), b":", request.body)
-    checked = _hex(value, digest, signature, prefix="v0=")
-    if isinstance(checked, Refused):
-        return checked
-    return request.on_time(seconds, time) or checked
+    given = _hex(value, signature, prefix="v0=")
+    if isinstance(given, Refused):
+        return given
+    if request.body is None:
+        return Signed()
+    if not _same(given, request.hmac(b"v0:", _bytes(seconds), b":", request.body)):
+        return _wrong(signature)
+    return request.on_time(seconds, time) or Signed()
 
 
 def _svix(request: _Request) -> Signed | Refused:
@@ -334,8 +363,11 @@ def _svix(request: _Request) -> Signed | Refused:
             f"{request.auth.secret_name} is no `whsec_` and base64",
             503,
         )
+    body = request.body
+    if body is None:
+        return Signed()
     expected = [
-        base64.b64encode(request.hmac(spelling, b".", _bytes(seconds), b".", request.body, key=key))
+        base64.b64encode(request.hmac(spelling, b".", _bytes(seconds), b".", body, key=key))
         for spelling in _spellings(delivery)
     ]
     # Several signatures stand there while a secret is being replaced; all are looked at.

@@ -9,10 +9,10 @@ from drumbeat.core.callers import is_foreign
 from drumbeat.core.filters import parse_filter, read_payload
 from drumbeat.core.messages import quoted
 from drumbeat.core.model import Accepted, Automation, Ignored, Refused, WebhookTrigger
-from drumbeat.core.signatures import Auth, Headers, check_signature, parse_auth
+from drumbeat.core.signatures import Auth, Headers, check_proof, check_signature, parse_auth
 from drumbeat.errors import Problem
 
-__all__ = ["DELIVERY_HEADERS", "bounded_slot", "check_webhook", "route_clashes"]
+__all__ = ["DELIVERY_HEADERS", "bounded_slot", "check_head", "check_webhook", "route_clashes"]
 
 DELIVERY_HEADERS = ("X-GitHub-Delivery", "svix-id", "webhook-id", "Idempotency-Key")
 """Where a sender puts the id of a delivery, in the order in which they are looked for."""
@@ -59,31 +59,15 @@ def check_webhook(
         InvalidValue: the trigger was made by hand and would have refused its file.
         ValueError: `now` is not aware.
     """
-    auth = parse_auth(trigger.auth)
+    refused = check_head(trigger, method=method, headers=headers, secrets=secrets, now=now)
+    if refused is not None:
+        return refused
+    auth, found = parse_auth(trigger.auth), Headers(headers)
     expression = None if trigger.filter is None else parse_filter(trigger.filter)
-    if method.lower() != trigger.method:
-        return Refused(
-            code="webhook-method",
-            reason=f"this route takes {trigger.method.upper()} alone",
-            status=405,
-        )
-    secret = secrets.get(auth.secret_name, "")
-    if not secret.strip():
-        return Refused(
-            code="webhook-secret-missing",
-            reason=f"{auth.secret_name} is not set, so no sender of `{auth.scheme}` can be told",
-            status=503,
-        )
-    found = Headers(headers)
+    secret = secrets[auth.secret_name]
     checked = check_signature(auth, headers=found, body=body, secret=secret, now=now)
     if isinstance(checked, Refused):
         return checked
-    if auth.scheme == "basic" and is_foreign(found):
-        return Refused(
-            code="webhook-foreign",
-            reason="this request was made by the page of another site",
-            status=403,
-        )
     payload, readable = _payload(body)
     if auth.scheme == "slack" and _kind(payload) == "url_verification":
         challenge = payload.get("challenge")
@@ -108,6 +92,61 @@ def check_webhook(
         slot=_slot(auth, checked.delivery_id, found, payload),
         payload=body if trigger.method == "post" else None,
     )
+
+
+def check_head(
+    trigger: WebhookTrigger,
+    *,
+    method: str,
+    headers: Mapping[str, str],
+    secrets: Mapping[str, str],
+    now: datetime,
+) -> Refused | None:
+    """Decide about one request before its body is there, as far as that can be.
+
+    So nobody who is refused anyway is waited for, and nothing that he sends is held in memory.
+
+    Args:
+        trigger: as for `check_webhook`, like all others.
+        method: in any case.
+        headers: by name.
+        secrets: value by name.
+        now: an aware instant.
+
+    Returns:
+        What `check_webhook` would refuse it with, None when that depends on the body.
+
+    Raises:
+        InvalidValue: as `check_webhook`.
+        ValueError: `now` is not aware.
+    """
+    auth = parse_auth(trigger.auth)
+    if trigger.filter is not None:
+        parse_filter(trigger.filter)
+    if method.lower() != trigger.method:
+        return Refused(
+            code="webhook-method",
+            reason=f"this route takes {trigger.method.upper()} alone",
+            status=405,
+        )
+    secret = secrets.get(auth.secret_name, "")
+    if not secret.strip():
+        return Refused(
+            code="webhook-secret-missing",
+            reason=f"{auth.secret_name} is not set, so no sender of `{auth.scheme}` can be told",
+            status=503,
+        )
+    found = Headers(headers)
+    refused = check_proof(auth, headers=found, secret=secret, now=now)
+    if refused is not None:
+        return refused
+    if auth.scheme == "basic" and is_foreign(found):
+        return Refused(
+            code="webhook-foreign",
+            reason="this request was made by the page of another site",
+            status=403,
+        )
+    return None
 
 
 def route_clashes(automations: Iterable[Automation]) -> tuple[Problem, ...]:

@@ -16,15 +16,18 @@ import attrs
 
 from drumbeat.core import webhook_answers
 from drumbeat.core.explain import paused_reason
-from drumbeat.core.model import Accepted, Answer, Env, Fire, Ignored, Refused
+from drumbeat.core.model import Accepted, Answer, Env, Fire, Ignored, Refused, WebhookTrigger
 from drumbeat.core.routes import BrokenRoute, Route
-from drumbeat.core.webhooks import check_webhook
+from drumbeat.core.webhooks import check_head, check_webhook
 from drumbeat.errors import DrumbeatError, Problem
 from drumbeat.protocols import Clock
 from drumbeat.runtime.log import log
 from drumbeat.runtime.refusals import Refusals
 
-__all__ = ["WebhookDoor"]
+__all__ = ["Body", "WebhookDoor"]
+
+Body = Callable[[], Awaitable[bytes | None]]
+"""Reads the raw body when it is wanted: None when it is too long, TimeoutError when too slow."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,7 +47,7 @@ class WebhookDoor:
     """Told why a fire could not be put in."""
 
     async def take(
-        self, name: str, *, method: str, headers: Mapping[str, str], body: bytes | None
+        self, name: str, *, method: str, headers: Mapping[str, str], body: bytes | Body | None
     ) -> Answer:
         """As `Client.webhook`."""
         try:
@@ -54,20 +57,7 @@ class WebhookDoor:
         if not isinstance(found, Route):
             return self._turn_away(name, found)
         trigger, automation = found.trigger, found.automation
-        decision: Accepted | Ignored | Refused
-        if body is None:
-            decision = Refused(
-                code="webhook-too-large", reason="the body is too long for this door", status=413
-            )
-        else:
-            decision = check_webhook(
-                trigger,
-                method=method,
-                headers=headers,
-                body=body,
-                secrets=self.secrets(),
-                now=self.clock.now(),
-            )
+        decision = await self._decided(trigger, method, headers, body)
         if isinstance(decision, Refused):
             self.refusals.note(
                 "webhook_refused", automation.slug, route=trigger.route, code=decision.code
@@ -87,6 +77,39 @@ class WebhookDoor:
         except DrumbeatError as error:
             self.failed(error)
             return webhook_answers.refused(_unavailable(error.problem.code))
+
+    async def _decided(
+        self,
+        trigger: WebhookTrigger,
+        method: str,
+        headers: Mapping[str, str],
+        body: bytes | Body | None,
+    ) -> Accepted | Ignored | Refused:
+        secrets = self.secrets()
+        refused = check_head(
+            trigger, method=method, headers=headers, secrets=secrets, now=self.clock.now()
+        )
+        if refused is not None:
+            return refused
+        if callable(body):
+            try:
+                body = await body()
+            except TimeoutError:
+                return Refused(
+                    code="webhook-too-slow", reason="the body did not come in time", status=408
+                )
+        if body is None:
+            return Refused(
+                code="webhook-too-large", reason="the body is too long for this door", status=413
+            )
+        return check_webhook(
+            trigger,
+            method=method,
+            headers=headers,
+            body=body,
+            secrets=secrets,
+            now=self.clock.now(),
+        )
 
     def _turn_away(self, name: str, found: BrokenRoute | None) -> Answer:
         if found is None:

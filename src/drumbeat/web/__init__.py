@@ -3,6 +3,8 @@
 The bodies of requests are never trusted in size, and no answer holds a secret.
 """
 
+from datetime import timedelta
+
 from starlette.routing import BaseRoute, Route
 
 from drumbeat.client import Client
@@ -17,9 +19,12 @@ __all__ = ["routes"]
 
 _MAX_BODY = 26_214_400
 """25 MiB, as much as GitHub sends at most."""
+_BODY_TIMEOUT = timedelta(seconds=30)
 
 
-def routes(engine: Client, *, max_body: int = _MAX_BODY) -> list[BaseRoute]:
+def routes(
+    engine: Client, *, max_body: int = _MAX_BODY, body_timeout: timedelta = _BODY_TIMEOUT
+) -> list[BaseRoute]:
     """The routes of an engine's doors (spec, section 13.1).
 
     `/webhooks/{name}`, `POST /automations/{slug}/run`, `POST /followups`, `/ask` and `GET /health`.
@@ -28,12 +33,17 @@ def routes(engine: Client, *, max_body: int = _MAX_BODY) -> list[BaseRoute]:
     Args:
         engine: an engine, or a client beside one of another process.
         max_body: how many bytes the body of a webhook may have; it is held in memory.
+        body_timeout: how long the body of any request may take to come.
     """
-    look, ask = health(engine), show_page(engine)
+    look, show = health(engine), show_page(engine)
+    webhook = take_webhook(engine, max_body=max_body, body_timeout=body_timeout)
+    run = run_automation(engine, body_timeout=body_timeout)
+    ask = answer_question(engine, body_timeout=body_timeout)
+    follow_up = schedule_follow_up(engine, body_timeout=body_timeout)
     return [
-        Route("/webhooks/{name}", Door({"*": take_webhook(engine, max_body=max_body)})),
-        Route("/automations/{slug}/run", Door({"POST": run_automation(engine)})),
-        Route("/ask", Door({"GET": ask, "HEAD": ask, "POST": answer_question(engine)})),
-        Route("/followups", Door({"POST": schedule_follow_up(engine)})),
+        Route("/webhooks/{name}", Door({"*": webhook})),
+        Route("/automations/{slug}/run", Door({"POST": run})),
+        Route("/ask", Door({"GET": show, "HEAD": show, "POST": ask})),
+        Route("/followups", Door({"POST": follow_up})),
         Route("/health", Door({"GET": look, "HEAD": look})),
     ]

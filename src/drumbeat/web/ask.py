@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -15,7 +16,7 @@ from drumbeat.core.model import Reply
 from drumbeat.engine import Engine
 from drumbeat.errors import AgentError, DrumbeatError, EngineBusy, NotFound, Problem
 from drumbeat.web.ask_page import page
-from drumbeat.web.doors import Handler, admitted, answer, read_body, shown, unread
+from drumbeat.web.doors import Handler, admitted, answer, shown, small_body
 
 __all__ = ["answer_question", "show_page"]
 
@@ -45,21 +46,24 @@ def show_page(client: Client) -> Handler:
     return handle
 
 
-def answer_question(client: Client) -> Handler:
+def answer_question(client: Client, *, body_timeout: timedelta) -> Handler:
     """The handler of POST: 200 and the answer, in the form in which it was asked.
 
     502 when the agent failed, 504 when its time was up, 503 where no questions are taken at
     present. A client that hangs up ends the turn.
+
+    Args:
+        client: whose door it is.
+        body_timeout: how long a body may take to come.
     """
 
     async def handle(request: Request) -> Response:
         refusal = admitted(client, request)
         if refusal is not None:
             return refusal
-        body = await read_body(request, most=_MOST)
-        if body is None:
-            reason = f"more than {_MOST} bytes"
-            return answer(413, code="body-too-large", reason=reason, headers=unread(request))
+        body = await small_body(request, most=_MOST, within=body_timeout)
+        if isinstance(body, Response):
+            return body
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind not in (_FORM, _JSON):
             reason = f'send {_JSON}, such as {{"question": "What ran?"}}, or a form'

@@ -10,28 +10,31 @@ from starlette.responses import Response
 
 from drumbeat.client import Client
 from drumbeat.core.webhooks import bounded_slot
-from drumbeat.web.doors import Handler, admitted, answer, read_body, shown, unread
+from drumbeat.web.doors import Handler, admitted, answer, shown, small_body
 
 __all__ = ["run_automation"]
 
 _MOST = 65_536
 
 
-def run_automation(client: Client) -> Handler:
+def run_automation(client: Client, *, body_timeout: timedelta) -> Handler:
     """The handler: 202 with the id of the fire, once that is committed.
 
     The body may be a JSON object with `after`, in seconds. An `Idempotency-Key` is the fire's slot:
     asked again under the same one, it is the same fire.
+
+    Args:
+        client: whose door it is.
+        body_timeout: how long a body may take to come.
     """
 
     async def handle(request: Request) -> Response:
         refusal = admitted(client, request)
         if refusal is not None:
             return refusal
-        body = await read_body(request, most=_MOST)
-        if body is None:
-            reason = f"more than {_MOST} bytes"
-            return answer(413, code="body-too-large", reason=reason, headers=unread(request))
+        body = await small_body(request, most=_MOST, within=body_timeout)
+        if isinstance(body, Response):
+            return body
         asked = _read(body)
         if isinstance(asked, str):
             return answer(400, code="body-invalid", reason=asked)

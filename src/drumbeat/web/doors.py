@@ -1,18 +1,26 @@
-"""What every door shares: a bounded body, who asks, and small answers in JSON."""
+"""What every door shares: a bounded body, who asks, and small answers in JSON.
+
+Theory of operation. Whoever can open a connection can begin a request and never end it. So all that
+the head of a request decides is decided before its body is read, and what is read is bounded in
+size and time. A server waits for the rest of a body that was not read, and at its end for every
+request that was not answered: such a connection is let go of with the answer.
+"""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
+import anyio
 import attrs
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from drumbeat.client import Client
 from drumbeat.errors import DrumbeatError, NotFound
 
-__all__ = ["Door", "Handler", "admitted", "answer", "failure", "read_body", "shown", "unread"]
+__all__ = ["Door", "Handler", "admitted", "answer", "failure", "read_body", "shown", "small_body"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -35,12 +43,17 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         handler = self.handlers.get(scope["method"]) or self.handlers.get("*") or self._no_method
+        incoming = _Incoming(receive)
+        request = Request(scope, incoming.receive)
         try:
-            response = await handler(Request(scope, receive))
+            response = await handler(request)
         except ClientDisconnect:
             return  # there is nobody left who could be told
         except DrumbeatError as error:
             response = failure(error)
+        # HTTP/2 has no such header, and ends the one stream.
+        if scope["http_version"] in ("1.0", "1.1") and incoming.has_more(request.headers):
+            response.headers["Connection"] = "close"
         await response(scope, receive, send)
 
     async def _no_method(self, request: Request) -> Response:
@@ -51,6 +64,25 @@ class Door:
             reason=f"this address takes {served} alone",
             headers={"Allow": served},
         )
+
+
+@attrs.define
+class _Incoming:
+    """What comes of a request, and whether all of it has."""
+
+    _receive: Receive
+    _ended: bool = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            self._ended = True
+        return message
+
+    def has_more(self, headers: Mapping[str, str]) -> bool:
+        """Whether the body was not read to its end, as far as the headers say that it has one."""
+        length = headers.get("Content-Length", "0").strip()
+        return not self._ended and ("Transfer-Encoding" in headers or length != "0")
 
 
 def answer(
@@ -86,7 +118,23 @@ def admitted(client: Client, request: Request) -> Response | None:
     return answer(refused.status, code=refused.code, reason=refused.reason, headers=challenge)
 
 
-async def read_body(request: Request, *, most: int) -> bytes | None:
+async def small_body(request: Request, *, most: int, within: timedelta) -> bytes | Response:
+    """The raw body, or the answer for one that is too long (413) or comes too slowly (408).
+
+    Raises:
+        ClientDisconnect: the client hung up before the end of it.
+    """
+    try:
+        body = await read_body(request, most=most, within=within)
+    except TimeoutError:
+        reason = f"the body did not come within {within.total_seconds():g} s"
+        return answer(408, code="body-too-slow", reason=reason)
+    if body is None:
+        return answer(413, code="body-too-large", reason=f"more than {most} bytes")
+    return body
+
+
+async def read_body(request: Request, *, most: int, within: timedelta) -> bytes | None:
     """The raw body, or None as soon as it has more than `most` bytes.
 
     They are counted as they come, whatever the request said of their number; one that says itself
@@ -94,7 +142,13 @@ async def read_body(request: Request, *, most: int) -> bytes | None:
 
     Raises:
         ClientDisconnect: the client hung up before the end of it.
+        TimeoutError: the end of it did not come within that time.
     """
+    with anyio.fail_after(within.total_seconds()):
+        return await _read(request, most)
+
+
+async def _read(request: Request, most: int) -> bytes | None:
     declared = request.headers.get("Content-Length", "")
     # Only as many digits as can be looked at: a number of any length is not one to work out.
     if _LENGTH.fullmatch(declared) and int(declared) > most:
@@ -114,14 +168,6 @@ async def read_body(request: Request, *, most: int) -> bytes | None:
         parts.append(part)
         more = message.get("more_body", False)
     return b"".join(parts)
-
-
-def unread(request: Request) -> dict[str, str]:
-    """The header of an answer to a request that was not read to its end: let go of the connection.
-
-    Servers would wait for the rest of it. HTTP/2 has no such header, and ends the one stream.
-    """
-    return {"Connection": "close"} if request.scope["http_version"] in ("1.0", "1.1") else {}
 
 
 def shown(value: Mapping[str, Any], *, status: int = 200) -> Response:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from drumbeat.client import Client
 from drumbeat.errors import FollowUpRefused, NotFound, Problem
-from drumbeat.web.doors import Handler, answer, read_body, shown, unread
+from drumbeat.web.doors import Handler, answer, shown, small_body
 
 __all__ = ["schedule_follow_up"]
 
@@ -29,11 +29,15 @@ _STATUS = {
 _CHALLENGE = 'Bearer realm="drumbeat"'
 
 
-def schedule_follow_up(client: Client) -> Handler:
+def schedule_follow_up(client: Client, *, body_timeout: timedelta) -> Handler:
     """The handler: 202 with the fire, once that is committed.
 
     It takes the token of a run and no other secret, since a turn has no other. The body is a JSON
     object: `prompt`, `after_seconds`, and where the caller wants to be sure `slug`.
+
+    Args:
+        client: whose door it is.
+        body_timeout: how long a body may take to come.
     """
 
     async def handle(request: Request) -> Response:
@@ -41,10 +45,13 @@ def schedule_follow_up(client: Client) -> Handler:
         if token is None:
             reason = "the run's token is needed: `Authorization: Bearer $DRUMBEAT_RUN_TOKEN`"
             return _refused(Problem(code="run-token-unknown", message=reason, remedy=""))
-        body = await read_body(request, most=_MOST)
-        if body is None:
-            reason = f"more than {_MOST} bytes"
-            return answer(413, code="body-too-large", reason=reason, headers=unread(request))
+        try:
+            await client.check_run_token(token)
+        except NotFound as error:
+            return _refused(error.problem)
+        body = await small_body(request, most=_MOST, within=body_timeout)
+        if isinstance(body, Response):
+            return body
         asked = _read(body)
         if isinstance(asked, str):
             return answer(400, code="body-invalid", reason=asked)
