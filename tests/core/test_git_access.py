@@ -10,6 +10,7 @@ from drumbeat.core.git_access import (
     clone_argv,
     clone_env,
     clone_problem,
+    fenced_env,
     git_env,
     git_token,
     known_secrets,
@@ -124,6 +125,12 @@ def test_another_repository_of_the_environment_is_forgotten_and_names_of_authors
 def test_no_repository_is_looked_for_above_the_clone() -> None:
     assert made()["GIT_CEILING_DIRECTORIES"] == "/d/runs/a/1"
     assert made({"GIT_CEILING_DIRECTORIES": "/h"})["GIT_CEILING_DIRECTORIES"] == "/h:/d/runs/a/1"
+
+
+def test_a_folder_without_a_clone_is_fenced_as_well_and_keeps_all_else() -> None:
+    """It has been promised no repository, so the variables of none reach it."""
+    env = fenced_env({"GIT_DIR": "/x", "GITHUB_TOKEN": "t", "B": "c"}, folder="/d/runs/a/1")
+    assert env == {"GITHUB_TOKEN": "t", "B": "c", "GIT_CEILING_DIRECTORIES": "/d/runs/a/1"}
 
 
 def test_the_clone_is_in_english_untraced_and_of_known_protocols() -> None:

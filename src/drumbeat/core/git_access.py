@@ -22,6 +22,7 @@ __all__ = [
     "clone_argv",
     "clone_env",
     "clone_problem",
+    "fenced_env",
     "git_env",
     "git_token",
     "known_secrets",
@@ -77,6 +78,19 @@ def may_have_token(address: str, hosts: Collection[str]) -> bool:
     return host is not None and host.name in {each.lower().removesuffix(":443") for each in hosts}
 
 
+def fenced_env(base: Env, *, folder: str) -> dict[str, str]:
+    """The environment of whoever works below a folder in which no repository of others counts.
+
+    Args:
+        base: the environment so far.
+        folder: an absolute folder. Git looks for no repository there or above, so that a clone that
+            is gone, or was never made, is not mistaken for what lies around it.
+    """
+    made = {name: value for name, value in base.items() if name not in _ELSEWHERE}
+    ceilings = [entry for entry in (base.get("GIT_CEILING_DIRECTORIES"), folder) if entry]
+    return {**made, "GIT_CEILING_DIRECTORIES": ":".join(ceilings)}
+
+
 def git_env(
     base: Env, *, address: str, hosts: Collection[str], token: str | None, folder: str
 ) -> dict[str, str]:
@@ -87,17 +101,15 @@ def git_env(
         address: the repository's.
         hosts: those that may have the token, case aside.
         token: None when there is none; then the machine's own ways to authenticate stand.
-        folder: the absolute folder below which the clone lies. Git looks for no repository there
-            or above, so that a clone that is gone is not mistaken for what lies around it.
+        folder: the absolute folder below which the clone lies, as `fenced_env` has it.
 
     Returns:
         All of it. `GITHUB_TOKEN` is in it only for a repository on one of `hosts`.
     """
-    made = {name: value for name, value in base.items() if name not in _ELSEWHERE and name != TOKEN}
-    ceilings = [entry for entry in (base.get("GIT_CEILING_DIRECTORIES"), folder) if entry]
+    made = fenced_env(base, folder=folder)
+    made.pop(TOKEN, None)
     made |= {
         "GIT_ASKPASS": "",
-        "GIT_CEILING_DIRECTORIES": ":".join(ceilings),
         "GIT_TERMINAL_PROMPT": "0",
         # No child process has a terminal, so ssh could ask nobody but such a program.
         "SSH_ASKPASS_REQUIRE": "never",

@@ -377,8 +377,8 @@ class RunRecord:
     """One attempt at one fire. `intent` is None only while the run is going.
 
     `turns` and `usage` hold the replies that were given in it later too. `handle` is the agent's
-    own id for the conversation, as it was last said. `kind` is that of the file which it ran; None
-    when there was none that loaded.
+    own id for the conversation, as it was last said. `kind` is that of the file which it ran, None
+    when there was none that loaded, and `repo` the address that the file named.
     """
 
     run_id: str
@@ -398,6 +398,7 @@ class RunRecord:
     receipt: Receipt | None
     handle: str | None = None
     kind: Kind | None = None
+    repo: str | None = None
 
 
 @attrs.frozen(kw_only=True)

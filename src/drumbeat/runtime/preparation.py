@@ -129,7 +129,13 @@ class Preparation:
         requirements = await self._requirements()
         slug, run_id = self.record.slug, self.record.run_id
         cwd = working_folder(services, automation.kind, slug, run_id)
-        env = folder_env(services, automation, turn_env(services, slug, run_id), cwd)
+        env = folder_env(
+            services,
+            turn_env(services, slug, run_id),
+            cwd,
+            kind=automation.kind,
+            repo=automation.repo,
+        )
         asks = await self._injected(env)
         memory_dir = memory_folder(services, automation.kind, slug)
         await self.journal.make(memory_dir)

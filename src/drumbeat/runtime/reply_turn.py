@@ -138,15 +138,18 @@ class ReplyTurn:
         found = await self.services.store.runs(target=self.session_id, limit=1, payloads=False)
         return next(iter(found), None)
 
-    def _kind(self, automation: Automation | None) -> Kind:
-        """What the run was of, whatever has become of its file: where it works follows from it."""
+    def _origin(self, automation: Automation | None) -> tuple[Kind, str | None]:
+        """What the run was of, and what was cloned for it, whatever has become of its file.
+
+        Where it works, and what git may do there, follows from that.
+        """
         if self.run.kind is not None:
-            return self.run.kind
-        return "automation" if automation is None else automation.kind
+            return self.run.kind, self.run.repo
+        return ("automation", None) if automation is None else (automation.kind, automation.repo)
 
     async def _frame(self, automation: Automation | None) -> Frame:
         services, run = self.services, self.run
-        kind = self._kind(automation)
+        kind, repo = self._origin(automation)
         memory_dir = memory_folder(services, kind, run.slug)
         layers = await current_layers(services)
         met: tuple[Requirement, ...] = ()
@@ -167,7 +170,9 @@ class ReplyTurn:
             raise unready.as_failure() from unready
         cwd = working_folder(services, kind, run.slug, run.run_id)
         skills = await skills_for_turn(services, kind, cwd)
-        env = folder_env(services, automation, turn_env(services, run.slug, run.run_id), cwd)
+        env = folder_env(
+            services, turn_env(services, run.slug, run.run_id), cwd, kind=kind, repo=repo
+        )
         return Frame(
             slug=run.slug,
             automation=automation,

@@ -216,7 +216,7 @@ class Run:
             raise Vanished from None
         if self._is_disabled(automation):
             raise Disabled
-        self.record = attrs.evolve(self.record, kind=automation.kind)
+        self.record = attrs.evolve(self.record, kind=automation.kind, repo=automation.repo)
         return automation
 
     def _is_disabled(self, automation: Automation) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from drumbeat.core.git_access import git_env
+from drumbeat.core.git_access import fenced_env, git_env
 from drumbeat.core.model import Automation, Kind, RunRecord
 from drumbeat.errors import AgentError, DrumbeatError, Problem
 from drumbeat.runtime.clock import holding
@@ -36,14 +36,24 @@ class WorkingFolder:
 
 
 def folder_env(
-    services: Services, automation: Automation | None, env: Mapping[str, str], cwd: Path
+    services: Services, env: Mapping[str, str], cwd: Path, *, kind: Kind, repo: str | None
 ) -> dict[str, str]:
-    """The environment of whoever works in the folder of `automation`, made of a run's."""
-    if automation is None or automation.repo is None:
+    """The environment of whoever works in a run's folder.
+
+    Args:
+        services: the engine's.
+        env: what all tools of the run have.
+        cwd: the folder.
+        kind: of the file that the run is, or was, of.
+        repo: the address of what was, or is to be, cloned there.
+    """
+    if kind != "job":
         return dict(env)
+    if repo is None:
+        return fenced_env(env, folder=str(cwd.parent))
     return git_env(
         env,
-        address=automation.repo,
+        address=repo,
         hosts=services.settings.git_hosts,
         token=services.git_token,
         folder=str(cwd.parent),

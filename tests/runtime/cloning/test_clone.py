@@ -427,6 +427,45 @@ async def test_a_token_among_the_secrets_is_for_git_alone(host: Any, repos: Any)
     assert held == [TOKEN, None, None]
 
 
+@one_loop
+@pytest.mark.parametrize("fate", ["edited", "removed"])
+async def test_an_answer_stays_within_the_fences_of_the_clone_whatever_became_of_the_file(
+    host: Any, repos: Any, fate: str
+) -> None:
+    """The run's record says what was cloned: no other address brings a token, or takes fences."""
+    repos.git("init", "-q", cwd=host.workspace)
+    job(host, repos.make(FILES))
+    agent = Worker(lambda turn: tool(turn, "rev-parse", "--show-toplevel"))
+    async with host.engine(agent=agent, env=env(GITHUB_TOKEN=TOKEN)) as engine:
+        run = await engine.run("review")
+        assert run.repo == f"file://{repos.root}/product.git"
+        if fate == "edited":
+            host.file("jobs/review.md", "---\n---\nReview.\n")
+        else:
+            (host.workspace / "jobs" / "review.md").unlink()
+        await engine.reload()
+        work = host.folder(run) / "work"
+        assert (await engine.reply(run.run_id, "And?")).text.strip() == str(work)
+        shutil.rmtree(work)
+        assert "not a git repository" in (await engine.reply(run.run_id, "And?")).text
+    assert [turn.env.get("GITHUB_TOKEN") for turn in agent.turns] == [None, None, None]
+
+
+@one_loop
+async def test_git_takes_no_repository_around_the_folder_of_a_job_without_one(
+    host: Any, repos: Any
+) -> None:
+    """The workspace with the policy mostly is one, and lies around the data folder."""
+    repos.git("init", "-q", cwd=host.workspace)
+    host.file("jobs/review.md", "---\n---\nReview.\n")
+    agent = Worker(lambda turn: tool(turn, "rev-parse", "--show-toplevel"))
+    async with host.engine(agent=agent, env=env(GIT_DIR=f"{host.workspace}/.git")) as engine:
+        run = await engine.run("review")
+        answer = await engine.reply(run.run_id, "And?")
+    assert "not a git repository" in run.turns[0].reply.text
+    assert "not a git repository" in answer.text
+
+
 # ---- what keeps it from being cloned
 
 
