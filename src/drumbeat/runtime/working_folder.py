@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 
 from drumbeat.core.git_access import fenced_env, git_env
-from drumbeat.core.model import Automation, Kind, RunRecord
+from drumbeat.core.model import Automation, InboxTrigger, Kind, RunRecord, WebhookTrigger
 from drumbeat.errors import AgentError, DrumbeatError, Problem
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.clone import Clone, clone_repository
@@ -22,7 +22,8 @@ from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.skills import lay_skills, skills_at_hand
 
-_PAYLOAD_FILES = {"inbox": "INBOX_TRIGGER.json"}
+_EVENT = "WEBHOOK_PAYLOAD.json"
+_MAIL = "INBOX_TRIGGER.json"
 _IGNORE_ALL = b"*\n"
 
 
@@ -120,7 +121,7 @@ async def make_ready(
     clone = None
     if automation.repo is not None:
         clone = await _cloned(services, record, automation.repo, cwd=cwd, env=env, limit=limit)
-        await services.threads.run(_refuse_clash, record, cwd)
+        await services.threads.run(_refuse_clash, automation, record, cwd)
     payload = await _payload(services, record)
     with holding(services.clock, "skills"):
         laid = await lay_skills(ours, cwd, threads=services.threads)
@@ -180,21 +181,29 @@ async def _payload(services: Services, record: RunRecord) -> Path | None:
 
 
 def _payload_name(record: RunRecord) -> str:
-    return _PAYLOAD_FILES.get(record.fire.cause, "WEBHOOK_PAYLOAD.json")
+    return _MAIL if record.fire.cause == "inbox" else _EVENT
 
 
-def _refuse_clash(record: RunRecord, cwd: Path) -> None:
-    """Refuse a repository with a file of the payload's name: prompts name it, and mean ours."""
-    name = _payload_name(record)
-    if record.fire.payload is not None and os.path.lexists(cwd / name):
-        raise DrumbeatError(
-            Problem(
-                code="payload-blocked",
-                message=f"the repository has a {name} of its own, where what came from outside "
-                "would lie",
-                remedy="rename that file in the repository",
+def _refuse_clash(automation: Automation, record: RunRecord, cwd: Path) -> None:
+    """Refuse a repository with a file of a payload's name: prompts name it, and mean ours.
+
+    A job that takes events or mail looks for them under either name, whatever this run is for: in
+    one that nobody sent anything for, such a file would be an event that a repository made up.
+    """
+    takes = any(isinstance(each, WebhookTrigger | InboxTrigger) for each in automation.triggers)
+    names = {_EVENT, _MAIL} if takes else set()
+    if record.fire.payload is not None:
+        names.add(_payload_name(record))
+    for name in sorted(names):
+        if os.path.lexists(cwd / name):
+            raise DrumbeatError(
+                Problem(
+                    code="payload-blocked",
+                    message=f"the repository has a {name} of its own, where this job looks for "
+                    "what came from outside",
+                    remedy="rename that file in the repository",
+                )
             )
-        )
 
 
 async def _hide(clone: Clone, skills: tuple[str, ...], payload: Path | None) -> Path | None:

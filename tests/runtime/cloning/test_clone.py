@@ -28,8 +28,8 @@ FILES: dict[str, str | Path] = {"code.py": "print(1)\n", "docs/a.md": "A\n"}
 one_loop = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 
 
-def job(host: Any, address: str, prompt: str = "Review.\n") -> None:
-    host.file("jobs/review.md", f"---\nrepo: {address}\n---\n{prompt}")
+def job(host: Any, address: str, prompt: str = "Review.\n", *, keys: str = "") -> None:
+    host.file("jobs/review.md", f"---\nrepo: {address}\n{keys}---\n{prompt}")
 
 
 class Worker:
@@ -258,6 +258,27 @@ async def test_a_repository_with_a_file_of_the_payload_s_name_aborts(
     assert by_hand.state == "succeeded"
     assert (run.state, run.failure.code) == ("aborted", "payload-blocked")
     assert [intent.gate for intent in host.deliverer.intents] == ["policy-always", "run-failed"]
+
+
+@one_loop
+@pytest.mark.parametrize(
+    "keys, file",
+    [
+        ("webhook: review\n", "WEBHOOK_PAYLOAD.json"),
+        ("webhook: review\n", "INBOX_TRIGGER.json"),
+        ('inbox: imap:desk@example.org\nallowFrom: "@example.org"\n', "INBOX_TRIGGER.json"),
+    ],
+)
+async def test_a_repository_makes_up_no_event_for_a_run_that_nobody_sent_one_for(
+    host: Any, repos: Any, keys: str, file: str
+) -> None:
+    job(host, repos.make({**FILES, file: '{"action": "deploy"}'}), keys=keys)
+    agent = Worker()
+    async with host.engine(agent=agent, env=env()) as engine:
+        run = await engine.run("review")
+    assert (run.state, run.failure.code) == ("aborted", "payload-blocked")
+    assert file in run.failure.message
+    assert agent.turns == []
 
 
 @one_loop
