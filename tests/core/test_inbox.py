@@ -12,6 +12,7 @@ from drumbeat.core.inbox import (
     PARKED,
     Batch,
     Standing,
+    Unreadable,
     batch_fault,
     inbox_key,
     inbox_prefix,
@@ -55,14 +56,21 @@ def test_a_standing_survives_its_way_through_json(standing: Standing) -> None:
         None,
         "1",
         {},
+        Standing(mark="1").to_json() | {"mark": 1},
+        Standing(mark="1").to_json() | {"mark": ""},
+        Standing(mark="1").to_json() | {"told": "abc"},
+        Standing(mark="1").to_json() | {"parked": [1]},
         Standing(mark="1").to_json() | {"version": 2},
         {"version": 1, "mark": "1"},
         Standing(mark="1").to_json() | {"handled": 1},
         Standing(mark="1").to_json() | {"batch": {"handled": [], "what": 1}},
     ],
 )
-def test_what_is_no_standing_of_this_version_reads_as_none(value: object) -> None:
-    assert Standing.from_json(value) is None
+def test_what_is_no_standing_of_this_version_is_unreadable_and_says_why(value: object) -> None:
+    read = Standing.from_json(value)
+    assert isinstance(read, Unreadable)
+    other = isinstance(value, dict) and value.get("version") != 1
+    assert ("the form" if other else "damaged") in read.reason
 
 
 def test_a_batch_that_is_done_with_moves_the_mark_and_is_remembered() -> None:

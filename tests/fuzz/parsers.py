@@ -24,7 +24,7 @@ from drumbeat.core.ceilings import is_context_ceiling
 from drumbeat.core.config_layers import config_hash, read_operator_config, read_workspace_config
 from drumbeat.core.drafting import read_draft
 from drumbeat.core.filters import parse_filter, read_payload
-from drumbeat.core.inbox import Standing
+from drumbeat.core.inbox import Standing, Unreadable
 from drumbeat.core.job_file import validate_job_content
 from drumbeat.core.lint import lint_automation
 from drumbeat.core.mail_addresses import mailboxes
@@ -408,7 +408,10 @@ def inbox_mark(content: str | bytes) -> None:
     except (ValueError, RecursionError):
         return
     standing = Standing.from_json(value)
-    expect(standing is None or Standing.from_json(standing.to_json()) == standing, "not read back")
+    expect(
+        isinstance(standing, Unreadable) or Standing.from_json(standing.to_json()) == standing,
+        "not read back",
+    )
 
 
 # ---- what an agent says

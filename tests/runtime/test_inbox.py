@@ -8,7 +8,6 @@ from typing import Any
 import anyio
 import attrs
 import pytest
-from structlog.testing import capture_logs
 
 from drumbeat import (
     AgentError,
@@ -712,22 +711,33 @@ async def test_a_batch_that_no_fire_is_out_for_is_taken_back(host: Any, box: Mai
     assert seen(run) == ["One"]
 
 
-async def test_a_mark_of_another_release_begins_anew_and_says_so(host: Any, box: Mailbox) -> None:
+@pytest.mark.parametrize("kept", [{"version": 9}, "damage"])
+async def test_a_mark_that_cannot_be_read_is_left_alone_and_no_mail_is_lost(
+    host: Any, box: Mailbox, kept: object
+) -> None:
+    """It is not polled until somebody mends that; to begin anew would pass over its mail."""
     job(host)
     store = host.faulty()
     async with host.engine(mail={"imap": box}, store=store) as engine:
         await pass_time(engine, MINUTE)
         (mark,) = await store.marks("inbox:desk:")
-        await store.record(marks=(attrs.evolve(mark, value={"version": 9}),))
-        box.mail("Passed over")
-        with capture_logs() as logs:
-            assert await pass_time(engine, POLL) == []
+        await store.record(marks=(attrs.evolve(mark, value=kept),))
         box.mail("One")
+        polls = len(box.polls)
+        assert await pass_time(engine, 4 * POLL) == []
+        assert len(box.polls) == polls
+        (other,) = await store.marks("inbox:desk:")
+        assert other.value == kept
+        (fault,) = (await engine.status()).faults
+        (failed,) = await host.events(engine, "mail_poll_failed")
+        (inbox,) = (await engine.status()).inboxes
+        assert inbox.begun
+        await store.record(marks=(attrs.evolve(other, value=mark.value),))
         (run,) = await pass_time(engine, POLL)
-        assert len(await host.events(engine, "inbox_begun")) == 2
-    assert [each["event"] for each in logs if each["log_level"] == "error"] == [
-        "inbox_mark_unreadable"
-    ]
+        assert (await engine.status()).faults == ()
+        assert len(await host.events(engine, "inbox_begun")) == 1
+    assert fault.code == failed.data["code"] == "inbox-mark-unreadable"
+    assert "'inbox:desk:imap:desk@example.org'" in fault.remedy
     assert seen(run) == ["One"]
 
 

@@ -19,6 +19,7 @@ from drumbeat.core.senders import MailDecision
 __all__ = [
     "Batch",
     "Standing",
+    "Unreadable",
     "batch_fault",
     "inbox_key",
     "inbox_prefix",
@@ -60,6 +61,16 @@ class Batch:
     mark: str
     handled: tuple[str, ...] = ()
     last: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Unreadable:
+    """What is kept of an inbox, but cannot be understood: it has begun, and nobody knows how far.
+
+    To begin it anew would pass over the mail behind its mark.
+    """
+
+    reason: str
 
 
 @attrs.frozen(kw_only=True)
@@ -113,23 +124,46 @@ class Standing:
         return {"version": _VERSION, **attrs.asdict(self)}
 
     @classmethod
-    def from_json(cls, value: object) -> Self | None:
-        """Read what `to_json` gave, after its way through JSON; None for anything else."""
-        if not isinstance(value, Mapping) or value.get("version") != _VERSION:
-            return None
+    def from_json(cls, value: object) -> Self | Unreadable:
+        """Read what `to_json` gave, after its way through JSON."""
+        if not isinstance(value, Mapping):
+            return Unreadable(reason="what is kept of it is damaged")
+        if value.get("version") != _VERSION:
+            form = shortened(repr(value.get("version")), 20)
+            return Unreadable(
+                reason=f"what is kept of it has the form {form}, and this drumbeat knows the form "
+                f"{_VERSION}"
+            )
         try:
             batch = value["batch"]
             return cls(
-                mark=str(value["mark"]),
-                handled=tuple(value["handled"]),
-                told=tuple(value["told"]),
-                parked=tuple(value["parked"]),
+                mark=_text(value["mark"]),
+                handled=_texts(value["handled"]),
+                told=_texts(value["told"]),
+                parked=_texts(value["parked"]),
                 batch=None
                 if batch is None
-                else Batch(**{**batch, "handled": tuple(batch["handled"])}),
+                else Batch(
+                    fire=_text(batch["fire"]),
+                    mark=_text(batch["mark"]),
+                    handled=_texts(batch["handled"]),
+                    last=str(batch["last"]),
+                ),
             )
         except (KeyError, TypeError):
-            return None
+            return Unreadable(reason="what is kept of it is damaged")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise TypeError
+    return tuple(value)
 
 
 # ---- what a poll brought

@@ -23,6 +23,7 @@ import attrs
 from drumbeat.core.inbox import (
     Batch,
     Standing,
+    Unreadable,
     batch_fault,
     inbox_key,
     message_digest,
@@ -217,8 +218,12 @@ class Inboxes:
                 await services.clock.sleep(ahead)
         seen = services.mail_settled.count
         mark, standing = await read_standing(services.store, box.key)
-        if standing is None and mark.value is not None:
-            log.error("inbox_mark_unreadable", key=box.key)
+        if isinstance(standing, Unreadable):
+            await self._failed(
+                box, "inbox-mark-unreadable", standing.reason, remedy=_mark_remedy(box.key)
+            )
+            self._polled[box.key] = services.clock.monotonic()
+            return
         if standing is not None and standing.batch is not None:
             await self._wait_for(box, mark, standing, standing.batch, seen)
             return
@@ -405,6 +410,14 @@ class Inboxes:
             await services.store.add_fires((again,))
         log.info("mail_arrived", slug=box.slug, **box.facts, messages=len(found.passing))
         services.fires_changed.notify()
+
+
+def _mark_remedy(key: str) -> str:
+    return (
+        "use the drumbeat release that wrote it, or a later one, or put back a backup of "
+        "drumbeat.db; to pass over what lies in the mailbox instead, stop the engine and delete "
+        f"the mark {key!r} from the table `marks`"
+    )
 
 
 __all__ = ["Inboxes"]

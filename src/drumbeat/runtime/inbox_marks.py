@@ -4,20 +4,20 @@ from collections.abc import Sequence
 
 import attrs
 
-from drumbeat.core.inbox import Standing, inbox_prefix, message_lines
+from drumbeat.core.inbox import Standing, Unreadable, inbox_prefix, message_lines
 from drumbeat.core.model import Fire, Mark, RunState
 from drumbeat.protocols import Store
 from drumbeat.runtime.marks import mark_of
 
 
-async def read_standing(store: Store, key: str) -> tuple[Mark, Standing | None]:
-    """The mark of `key`, and what it says; None when there is none that can be understood.
+async def read_standing(store: Store, key: str) -> tuple[Mark, Standing | Unreadable | None]:
+    """The mark of `key`, and what it says; None when there is none.
 
     Raises:
         StoreError: the store could not be read.
     """
     mark = await mark_of(store, key)
-    return mark, Standing.from_json(mark.value)
+    return mark, None if mark.value is None else Standing.from_json(mark.value)
 
 
 def moved(mark: Mark, standing: Standing) -> Mark:
@@ -79,7 +79,10 @@ def lines_of(fire: Fire) -> list[str]:
 
 
 async def _of(store: Store, fire: Fire) -> list[tuple[Mark, Standing]]:
-    """The inbox whose batch `fire` is out for, if there is one."""
+    """The inbox whose batch `fire` is out for, if there is one.
+
+    What cannot be understood stays as it is; whoever can read it finds that its fire is done with.
+    """
     if fire.cause != "inbox":
         return []
     read = [
@@ -89,5 +92,7 @@ async def _of(store: Store, fire: Fire) -> list[tuple[Mark, Standing]]:
     return [
         (mark, standing)
         for mark, standing in read
-        if standing is not None and standing.batch is not None and standing.batch.fire == fire.id
+        if isinstance(standing, Standing)
+        and standing.batch is not None
+        and standing.batch.fire == fire.id
     ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from drumbeat.core.inbox import inbox_key
+from drumbeat.core.inbox import Standing, inbox_key
 from drumbeat.core.model import InboxState, InboxTrigger, Workspace
 from drumbeat.protocols import Store
 from drumbeat.runtime.inbox_faults import kept_faults
@@ -34,7 +34,8 @@ async def inbox_states(
         key, standing = inbox_key(slug, trigger), None
         if store is not None:
             _, standing = await read_standing(store, key)
-        batch = None if standing is None else standing.batch
+        known = standing if isinstance(standing, Standing) else None
+        batch = None if known is None else known.batch
         found.append(
             InboxState(
                 slug=slug,
@@ -42,7 +43,7 @@ async def inbox_states(
                 address=trigger.address,
                 begun=standing is not None,
                 fire=None if batch is None else batch.fire,
-                parked=() if standing is None else standing.parked,
+                parked=() if known is None else known.parked,
                 fault=faults.get(slug, ""),
                 served=systems is None or trigger.system in systems,
             )
