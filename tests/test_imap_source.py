@@ -27,7 +27,7 @@ from drumbeat import AgentError, Engine
 from drumbeat.core.model import MailBatch, RunRecord
 from drumbeat.core.senders import decide_mail
 from drumbeat.errors import MailError
-from drumbeat.imap import ImapSource, gmail
+from drumbeat.imap import ImapSource, connection, folder, gmail
 from drumbeat.imap.folder import MAX_HEADERS
 from drumbeat.imap.mark import format_mark, parse_mark
 from drumbeat.testing import ManualClock, ScriptedAgent, check_mail_source, drive
@@ -642,6 +642,48 @@ async def test_a_message_that_the_server_cannot_give_does_not_hold_up_the_others
     server.instead["FETCH"] = says(b"TAG NO later\r\n")
     assert await code_of(server.source(), server.mark(0)) == "mail-protocol"
     assert await code_of(server.source(), server.mark(1)) == "mail-protocol"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # megabytes through a loopback socket
+async def test_no_number_of_large_messages_holds_up_those_behind_them(
+    server: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All together they are more than is read of one answer, and than one batch should hold."""
+    assert folder._AT_ONCE * MAX_HEADERS == folder._ENOUGH == connection.MOST // 2
+    at_once = 3
+    monkeypatch.setattr(connection, "MOST", 2 * at_once * MAX_HEADERS)
+    monkeypatch.setattr(folder, "_ENOUGH", at_once * MAX_HEADERS)
+    monkeypatch.setattr(folder, "_AT_ONCE", at_once)
+    large = Mail(b"X: " + b"x" * MAX_HEADERS)
+    server.messages = dict.fromkeys(range(1, 9), large) | {1000: mail("a")}
+    source, mark, found = server.source(), server.mark(0), []
+    while (batch := await source.poll(ADDRESS, mark)).messages:
+        mark = batch.mark
+        found.append(subjects(batch))
+    assert found == [[""] * 3, [""] * 3, ["", "", "a"]]
+
+
+@pytest.mark.anyio
+async def test_messages_that_cannot_be_given_hold_up_none_before_them(
+    server: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "_AT_ONCE", 2)
+    server.messages = {uid: mail(str(uid)) for uid in range(1, 5)}
+
+    def refuse(made: socket.socket, tag: str) -> bytes:
+        asked = server.commands[-1]
+        if "FETCH 1,2 " in asked:
+            return b"".join(server._fetched(asked)) + f"{tag} OK done\r\n".encode()
+        return f"{tag} NO cannot be read\r\n".encode()
+
+    server.instead["FETCH"] = refuse
+    batch = await server.source().poll(ADDRESS, server.mark(0))
+    assert (subjects(batch), parse_mark(batch.mark).uid) == (["1", "2"], 2)
+    assert await code_of(server.source(), batch.mark) == "mail-protocol"
+    del server.instead["FETCH"]
+    assert subjects(await server.source().poll(ADDRESS, batch.mark)) == ["3", "4"]
+    assert subjects(await server.source().poll(ADDRESS, server.mark(0))) == ["1", "2", "3", "4"]
 
 
 @pytest.mark.anyio

@@ -11,6 +11,7 @@ import attrs
 from drumbeat.core.model import MailBatch, MailMessage
 from drumbeat.errors import MailError, Problem
 from drumbeat.imap.authentication import dmarc_result
+from drumbeat.imap.connection import MOST
 from drumbeat.imap.headers import Headers, message_id, parse_headers
 from drumbeat.imap.mark import Mark, format_mark
 
@@ -18,6 +19,10 @@ __all__ = ["MAX_HEADERS", "Folder"]
 
 MAX_HEADERS = 256 * 1024
 _HEADER = f"BODY.PEEK[HEADER]<0.{MAX_HEADERS}>"
+# Whoever writes the mails of an answer may make each as large as it can be: that has to fit, and
+# half of the answer is left for what a server writes around them.
+_ENOUGH = MOST // 2  # bytes of headers in a batch, give or take one answer
+_AT_ONCE = _ENOUGH // MAX_HEADERS  # messages in an answer
 _OVERLAP = timedelta(days=2)  # zones, and clocks that differ
 _ROUNDS = 20
 _NAMING = ("from", "subject", "date", "message-id")
@@ -124,7 +129,7 @@ class Folder:
         items = [_HEADER, "INTERNALDATE"]
         if self.client.has_capability("X-GM-EXT-1"):
             items.append("X-GM-THRID")
-        fetched = self._fetch(uids, items)
+        uids, fetched = self._fetch_enough(uids, items)
         messages: list[MailMessage] = []
         ids: set[str] = set()
         newest = mark.newest
@@ -151,6 +156,31 @@ class Folder:
                 )
             )
         return messages, attrs.evolve(mark, uid=uids[-1], newest=newest)
+
+    def _fetch_enough(
+        self, uids: Sequence[int], items: Sequence[str]
+    ) -> tuple[Sequence[int], dict[int, Fetched]]:
+        """Fetch of the messages in several answers, and say how far down the list that went.
+
+        Raises:
+            imaplib.IMAP4.error: the server can give none of the first ones.
+        """
+        found: dict[int, Fetched] = {}
+        size = done = 0
+        while done < len(uids) and size < _ENOUGH:
+            asked = uids[done : done + _AT_ONCE]
+            try:
+                part = self._fetch(asked, items)
+            except imaplib.IMAP4.abort:
+                raise
+            except imaplib.IMAP4.error as error:
+                if not done or isinstance(error.__context__, OSError):
+                    raise
+                break  # those before them come, and the next poll begins with these
+            found |= part
+            done += len(asked)
+            size += sum(len(_block(each)) for each in part.values())
+        return uids[:done], found
 
     def _fetch(self, uids: Sequence[int], items: Sequence[str]) -> dict[int, Fetched]:
         """Fetch of several messages; one that the server cannot give is there with nothing.
@@ -189,11 +219,14 @@ class Folder:
         return min(said, self.now) if isinstance(said, datetime) else self.now
 
 
-def _headers(fetched: Fetched) -> Headers:
+def _block(fetched: Fetched) -> bytes:
     blocks = (value for name, value in fetched.items() if name.startswith(b"BODY[HEADER]"))
     block = next(blocks, None)
-    if not isinstance(block, bytes):
-        return ()
+    return block if isinstance(block, bytes) else b""
+
+
+def _headers(fetched: Fetched) -> Headers:
+    block = _block(fetched)
     headers = parse_headers(block)
     if len(block) < MAX_HEADERS:
         return headers
