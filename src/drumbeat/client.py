@@ -275,6 +275,7 @@ class Client(Entered):
         return WebhookDoor(
             clock=self._clock,
             refusals=self._refusals,
+            threads=self._threads,
             secrets=self._door_secrets,
             find=self._find_route,
             obstacle=self._obstacle,

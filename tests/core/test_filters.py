@@ -301,3 +301,11 @@ def test_unequal_is_the_opposite_of_equal(path: list[str], value: str, payload: 
     equal = Comparison(path=tuple(path), operator="==", value=value)
     unequal = Comparison(path=tuple(path), operator="!=", value=value)
     assert equal.holds(payload) is not unequal.holds(payload)
+
+
+def test_a_body_of_one_number_takes_no_room_for_each() -> None:
+    """A body may be made of nothing else; numbers that differ keep their spelling."""
+    many = read_payload(b"[" + b"1," * 1000 + b"1.0]")
+    assert len({id(number) for number in many}) == 2
+    apart = read_payload(b"[%s]" % b",".join(b"%d" % number for number in range(10_500)))
+    assert apart == [str(number) for number in range(10_500)]

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drumbeat
+from drumbeat.core import webhooks
 from drumbeat.core.model import (
     Accepted,
     Automation,
@@ -314,6 +315,38 @@ def test_a_greeting_with_an_odd_challenge_is_answered_all_the_same(
 def test_only_slack_greets() -> None:
     body = sent({"type": "url_verification", "challenge": "x"})
     assert isinstance(check(BEARER, body), Accepted)
+
+
+# ---- when a body is read
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "trigger", "reads"),
+    [
+        (BEARER, b"[1]", {}, False),
+        (BEARER, b'{"type": "event_callback"}', {}, True),
+        (BEARER | {"Idempotency-Key": "7"}, b'{"type": "event_callback"}', {}, False),
+        (BEARER | {"Idempotency-Key": "7"}, b"[1]", {"filter": "a!=b"}, True),
+    ],
+)
+def test_a_body_is_read_only_where_what_it_says_may_matter(
+    monkeypatch: pytest.MonkeyPatch, headers: Any, body: bytes, trigger: Any, reads: bool
+) -> None:
+    """A large one takes long."""
+    read = []
+    monkeypatch.setattr(webhooks, "read_payload", lambda given: read.append(given) or {})
+    check(headers, body, **trigger)
+    assert read == ([body] if reads else [])
+
+
+@pytest.mark.parametrize("body", [b"a=1", b'{"type": "event_callback", "event_id": "E"}'])
+def test_slacks_commands_are_not_read_and_its_events_are(
+    monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    read = []
+    monkeypatch.setattr(webhooks, "read_payload", lambda given: read.append(given) or {})
+    assert isinstance(check(slack(body), body, auth="slack"), Accepted)
+    assert bool(read) == (b"event_callback" in body)
 
 
 # ---- delivery ids

@@ -1,6 +1,7 @@
 """One webhook request, from the door to the fire, on asyncio and trio."""
 
 import json
+import threading
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from drumbeat import DrumbeatError, Fire, Problem, Settings, StoreError
+from drumbeat.runtime import webhook_door
 from drumbeat.runtime.clock import SystemClock
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.runtime.workspace import WorkspaceCache
@@ -281,6 +283,25 @@ async def test_a_body_of_just_the_size_is_taken(host: Any) -> None:
     async with host.client() as client:
         got = await host.call(client, "POST", DOOR, body=b"x" * 2000, headers=BEARER, max_body=2000)
     assert got.status == 202
+
+
+async def test_a_large_body_is_checked_beside_the_loop(host: Any, monkeypatch: Any) -> None:
+    """Whoever else is served does not wait for it; a small one is checked at once."""
+    threads: dict[int, int] = {}
+    real = webhook_door.check_webhook
+
+    def check(*given: Any, **named: Any) -> Any:
+        threads[len(named["body"])] = threading.get_ident()
+        return real(*given, **named)
+
+    monkeypatch.setattr(webhook_door, "check_webhook", check)
+    host.job("look", "webhook: door", 'filter: "a==b"')
+    small, large = b'{"a": "b"}', b'{"a": "b", "c": "' + b"x" * 70_000 + b'"}'
+    async with host.client() as client:
+        for body in (small, large):
+            answer = await client.webhook("door", method="POST", headers=BEARER, body=body)
+            assert answer.status == 202
+    assert threads[len(small)] == threading.get_ident() != threads[len(large)]
 
 
 async def test_another_sites_page_starts_no_webhook(host: Any) -> None:

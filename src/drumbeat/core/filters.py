@@ -25,6 +25,10 @@ _FORMS = "`path==value`, `path!=value` or `path~=value`, joined by ` && ` and ` 
 _QUOTES = ('"', "'")
 
 
+_KNOWN_NUMBERS = 10_000
+"""So many numbers of one body are known again."""
+
+
 class _Number(str):
     """A JSON number as it is written: `1.50` is not `1.5` to a comparison of texts."""
 
@@ -99,14 +103,27 @@ def parse_filter(text: str) -> Filter:
 def read_payload(body: bytes) -> Any:
     """Read a request's body as JSON, keeping the spelling of its numbers.
 
+    A number that comes again is mostly the same object: a body may be made of nothing else, and
+    each object takes many times the room of its digits.
+
     Raises:
         ValueError: it is no JSON in UTF-8 (RFC 8259), or is nested too deeply to be read.
     """
+    known: dict[str, _Number] = {}
+
+    def number(text: str) -> _Number:
+        found = known.get(text)
+        if found is None:
+            found = _Number(text)
+            if len(known) < _KNOWN_NUMBERS:
+                known[text] = found
+        return found
+
     try:
         return json.loads(
             body.decode("utf-8-sig"),
-            parse_int=_Number,
-            parse_float=_Number,
+            parse_int=number,
+            parse_float=number,
             parse_constant=_refuse_constant,
         )
     except RecursionError as error:

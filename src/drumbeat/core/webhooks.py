@@ -18,6 +18,7 @@ DELIVERY_HEADERS = ("X-GitHub-Delivery", "svix-id", "webhook-id", "Idempotency-K
 """Where a sender puts the id of a delivery, in the order in which they are looked for."""
 
 _LONGEST_SLOT = 255
+_EVENT = b"event_callback"
 
 
 def check_webhook(
@@ -68,7 +69,11 @@ def check_webhook(
     checked = check_signature(auth, headers=found, body=body, secret=secret, now=now)
     if isinstance(checked, Refused):
         return checked
-    payload, readable = _payload(body)
+    given = _given_id(checked.delivery_id, found)
+    payload: Any = None
+    readable = True
+    if expression is not None or _may_matter(auth, body, given):
+        payload, readable = _payload(body)
     if auth.scheme == "slack" and _kind(payload) == "url_verification":
         challenge = payload.get("challenge")
         return Ignored(
@@ -89,7 +94,7 @@ def check_webhook(
                 filtered=True,
             )
     return Accepted(
-        slot=_slot(auth, checked.delivery_id, found, payload),
+        slot=_slot(auth, given, payload),
         payload=body if trigger.method == "post" else None,
     )
 
@@ -197,15 +202,30 @@ def _kind(payload: Any) -> Any:
     return payload.get("type") if isinstance(payload, dict) else None
 
 
-def _slot(auth: Auth, signed: str | None, headers: Headers, payload: Any) -> str | None:
+def _may_matter(auth: Auth, body: bytes, given: str | None) -> bool:
+    """Whether what a body says may matter although nothing filters by it.
+
+    To read a large one takes long, and only Slack's events say something that is asked for.
+    """
+    if auth.scheme == "slack":
+        return b"url_verification" in body or _EVENT in body
+    return given is None and _EVENT in body
+
+
+def _given_id(signed: str | None, headers: Headers) -> str | None:
+    """The id of the delivery, as far as the headers say it."""
+    names = [headers.first(name) for name in DELIVERY_HEADERS]
+    return next(filter(None, [signed, *names]), None)
+
+
+def _slot(auth: Auth, given: str | None, payload: Any) -> str | None:
     # Another sender's field of this name may mean something that several deliveries share.
     event = payload.get("event_id") if _kind(payload) == "event_callback" else None
     event_id = event if isinstance(event, str) else None
-    others = [headers.first(name) for name in DELIVERY_HEADERS]
     # A captured request could be sent again under another id, if one that is not signed came first.
-    order = [signed, event_id, *others] if auth.scheme == "slack" else [signed, *others, event_id]
-    given = next(filter(None, order), None)
-    return None if given is None else bounded_slot(given)
+    order = [event_id, given] if auth.scheme == "slack" else [given, event_id]
+    found = next(filter(None, order), None)
+    return None if found is None else bounded_slot(found)
 
 
 def bounded_slot(given: str) -> str:

@@ -10,6 +10,7 @@ as the dispatcher would settle it, so that it is on record and known again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from uuid import uuid4
 
 import attrs
@@ -21,13 +22,18 @@ from drumbeat.core.routes import BrokenRoute, Route
 from drumbeat.core.webhooks import check_head, check_webhook
 from drumbeat.errors import DrumbeatError, Problem
 from drumbeat.protocols import Clock
+from drumbeat.runtime.clock import holding
 from drumbeat.runtime.log import log
 from drumbeat.runtime.refusals import Refusals
+from drumbeat.runtime.threads import Threads
 
 __all__ = ["Body", "WebhookDoor"]
 
 Body = Callable[[], Awaitable[bytes | None]]
 """Reads the raw body when it is wanted: None when it is too long, TimeoutError when too slow."""
+
+_QUICK = 65_536
+"""Bytes: a longer body is checked in a thread, so that nobody else waits for it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -36,6 +42,7 @@ class WebhookDoor:
 
     clock: Clock
     refusals: Refusals
+    threads: Threads
     secrets: Callable[[], Env]
     find: Callable[[str], Awaitable[Route | BrokenRoute | None]]
     """Finds a route; raises `DrumbeatError` when nobody can tell."""
@@ -102,7 +109,8 @@ class WebhookDoor:
             return Refused(
                 code="webhook-too-large", reason="the body is too long for this door", status=413
             )
-        return check_webhook(
+        check = partial(
+            check_webhook,
             trigger,
             method=method,
             headers=headers,
@@ -110,6 +118,10 @@ class WebhookDoor:
             secrets=secrets,
             now=self.clock.now(),
         )
+        if len(body) <= _QUICK:
+            return check()
+        with holding(self.clock, "webhook check"):
+            return await self.threads.run(check)
 
     def _turn_away(self, name: str, found: BrokenRoute | None) -> Answer:
         if found is None:
