@@ -848,6 +848,44 @@ async def test_a_folder_without_lasting_numbers_is_refused(server: Scripted) -> 
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what it is about is the answer
+@pytest.mark.parametrize("after", [None, 0])
+@pytest.mark.parametrize(
+    "step, lines",
+    [
+        ("EXAMINE", [b"* OK [UIDVALIDITY 99999999999] v\r\n"]),
+        ("EXAMINE", [b"* OK [UIDVALIDITY 7] v\r\n* OK [UIDNEXT 12345678902] n\r\n"]),
+        ("SEARCH", [b"* SEARCH 12345678901 1\r\n"]),
+        ("SEARCH", [b"* SEARCH 4294967296\r\n"]),
+        ("SEARCH", [b"* SEARCH -1 1\r\n"]),
+    ],
+)
+async def test_a_number_that_imap_does_not_have_gets_into_no_mark(
+    server: Scripted, step: str, lines: list[bytes], after: int | None
+) -> None:
+    server.messages = {1: mail("a")}
+    mark = None if after is None else server.mark(after)
+    server.instead[step] = says(*lines, b"TAG OK done\r\n")
+    with pytest.raises(MailError, match="numbers of IMAP are 0 to 4294967295") as raised:
+        await server.source().poll(ADDRESS, mark)
+    assert raised.value.problem.code == "mail-protocol"
+
+
+@pytest.mark.anyio
+async def test_the_largest_numbers_of_imap_are_numbers(server: Scripted) -> None:
+    largest = 2**32 - 1
+    server.validity, server.next_uid = largest, largest
+    server.messages = {largest - 1: mail("a")}
+    source = server.source()
+    first = await source.poll(ADDRESS, None)
+    server.messages[largest] = mail("b")
+    server.next_uid = -1
+    batch = await source.poll(ADDRESS, first.mark)
+    assert subjects(batch) == ["b"]
+    assert (await source.poll(ADDRESS, batch.mark)).mark == batch.mark
+
+
+@pytest.mark.anyio
 async def test_nobody_listens(server: Scripted) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

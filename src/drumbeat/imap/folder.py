@@ -23,6 +23,7 @@ _HEADER = f"BODY.PEEK[HEADER]<0.{MAX_HEADERS}>"
 # half of the answer is left for what a server writes around them.
 _ENOUGH = MOST // 2  # bytes of headers in a batch, give or take one answer
 _AT_ONCE = _ENOUGH // MAX_HEADERS  # messages in an answer
+_LARGEST = 2**32 - 1  # RFC 3501, section 2.3.1.1
 _OVERLAP = timedelta(days=2)  # zones, and clocks that differ
 _ROUNDS = 20
 _NAMING = ("from", "subject", "date", "message-id")
@@ -44,7 +45,8 @@ class Folder:
         """Return what came after a mark, or with None the present mark.
 
         Raises:
-            MailError: the folder cannot be opened, or has no numbers that last.
+            MailError: the folder cannot be opened, or has no numbers that last, or some that IMAP
+                does not have.
         """
         validity, next_uid = self._open()
         if after is None:
@@ -98,17 +100,38 @@ class Folder:
                     remedy="use another folder or another server",
                 )
             )
-        return validity, facts.get(b"UIDNEXT")
+        next_uid = facts.get(b"UIDNEXT")
+        self._check(validity, *([] if next_uid is None else [next_uid]))
+        return validity, next_uid
+
+    def _check(self, *numbers: int) -> None:
+        """Refuse what no server gives out, before it gets into a mark, which is kept for good."""
+        odd = next((each for each in numbers if not 0 <= each <= _LARGEST), None)
+        if odd is not None:
+            raise MailError(
+                Problem(
+                    code="mail-protocol",
+                    message=f"the server numbers {self.name!r} or a message in it {odd}, and "
+                    f"numbers of IMAP are 0 to {_LARGEST}",
+                    remedy="see what is wrong with the server; the next poll asks for the same "
+                    "mail",
+                )
+            )
+
+    def _search(self, criteria: Sequence[Any]) -> list[int]:
+        found: list[int] = list(self.client.search(criteria))
+        self._check(*found)
+        return found
 
     def _last(self, next_uid: int | None) -> int:
         if next_uid is not None:
             return max(next_uid - 1, 0)
-        return max(self.client.search(["UID", "*"]), default=0)
+        return max(self._search(["UID", "*"]), default=0)
 
     def _present(self, validity: int, next_uid: int | None) -> Mark:
         """The mark of a folder as it stands, and when the latest of its mail arrived."""
         mark = Mark(validity=validity, uid=self._last(next_uid))
-        latest = [uid for uid in self.client.search(["UID", "*"]) if uid <= mark.uid][-1:]
+        latest = [uid for uid in self._search(["UID", "*"]) if uid <= mark.uid][-1:]
         if not latest:
             return mark
         born = self._arrived(self._fetch(latest, ["INTERNALDATE"]).get(latest[0], {}))
@@ -121,7 +144,7 @@ class Folder:
         last, since = "*", []
         if mark.catching_up:
             last, since = str(mark.until), _since(mark.newest)
-        found = self.client.search(["UID", f"{mark.uid + 1}:{last}", *since])
+        found = self._search(["UID", f"{mark.uid + 1}:{last}", *since])
         # `5:*` finds the last message although its number be 4.
         return sorted(uid for uid in found if uid > mark.uid)[: self.max_batch]
 
