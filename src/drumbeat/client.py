@@ -45,7 +45,7 @@ from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.follow_ups import token_elsewhere
 from drumbeat.runtime.inbox_states import inbox_states
 from drumbeat.runtime.lock import EngineLock
-from drumbeat.runtime.log import log
+from drumbeat.runtime.log import log, traced
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.presence import absence
 from drumbeat.runtime.preview import next_moment, preview, unseen_moment
@@ -295,6 +295,14 @@ class Client(Entered):
         log.warning("webhook_not_kept", code=error.problem.code, message=error.problem.message)
 
     async def _write_refusals(self) -> None:
+        """Write what was turned away; a mistake over it costs no request."""
+        try:
+            await self._commit_refusals()
+        except Exception as error:  # noqa: BLE001  said, and tried again with a later request
+            trace = traced(error, self._redactor())
+            log.error("part_failed", part="counts of the doors", slug=None, trace=trace)
+
+    async def _commit_refusals(self) -> None:
         try:
             store = await self._state.writable()
         except StoreError as error:

@@ -4,8 +4,9 @@ Theory of operation. Entering takes the data folder's lock, opens the store as i
 what a crash left (a rotation half done, runs that were going), and only then starts the loops: the
 workspace is looked at, due moments become fires, due fires become runs, intents go out, leases are
 renewed. The loops share nothing but the store and a few signals. One task supervises them: a fault
-ends the loops and waits in `wait()`; it never cancels the host's own body. Once nothing goes on any
-more, that task gives the lock back: a host may take its time to leave, and reading needs no lock.
+ends the loops and waits in `wait()`; it never cancels the host's own body, in whose task that one
+and two others are begun (`_own`). Once nothing goes on any more, that task gives the lock back: a
+host may take its time to leave, and reading needs no lock.
 
 A standby that finds the folder held opens the store as a client does, and the task that supervises
 tries for the lock first; once it has it, it begins as if just entered, with the files as they stand
@@ -18,10 +19,9 @@ not take then is made up for by the dispatcher (the runs that were going) and by
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta, tzinfo
 from pathlib import Path
-from traceback import format_exception
 from types import TracebackType
 from typing import Literal, Self
 
@@ -59,19 +59,21 @@ from drumbeat.errors import (
 )
 from drumbeat.protocols import Agent, Clock, Deliverer, MailSource, Pins, Store
 from drumbeat.runtime import requests
+from drumbeat.runtime.answers import said
 from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.asking import answer_question
 from drumbeat.runtime.awaited import Awaited
 from drumbeat.runtime.brought import check_brought, follow_ups_url
 from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.config_files import ConfigFiles
+from drumbeat.runtime.contained import contained
 from drumbeat.runtime.drafting import Drafting
 from drumbeat.runtime.entered import Folder
 from drumbeat.runtime.follow_ups import ask_with_token, unknown_token
 from drumbeat.runtime.inbox_states import inbox_states
 from drumbeat.runtime.life import Life
 from drumbeat.runtime.lock import EngineLock
-from drumbeat.runtime.log import log
+from drumbeat.runtime.log import log, traced
 from drumbeat.runtime.packs import load_packs
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.rules import Rules
@@ -235,8 +237,8 @@ class Engine(Client):
             raise
         self._running = "standby" if self._life is None else "running"
         self._ready = True
-        self._group.start_soon(self._supervise, env)
-        self._group.start_soon(self._report_refusals)
+        self._group.start_soon(self._own, lambda: self._supervise(env))
+        self._group.start_soon(self._own, self._report_refusals)
         return self
 
     async def _open_beside(self, state: State) -> None:
@@ -352,6 +354,28 @@ class Engine(Client):
             patient=False,
         )
 
+    async def _own(self, call: Callable[[], Awaitable[None]]) -> None:
+        """A task of the engine in the host's: what it raises stops the engine, not the body."""
+        try:
+            await call()
+        except Exception as error:  # noqa: BLE001  kept for wait(), which raises it
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """Keep the fault for `wait`, which raises the first; of the others the log alone tells."""
+        faults = _leaves(error)
+        if self._fault is None:
+            self._fault = faults[0]
+        shown = self._redactor()
+        for fault in faults:
+            log.error("engine_failed", error=type(fault).__name__, trace=traced(fault, shown))
+        if self._life is None:
+            self._waiting.cancel()
+        else:
+            # The runs are cancelled by this and write their ends, for which none may wait.
+            self._life.services.begin_draining()
+            self._life.scope.cancel()
+
     async def _supervise(self, env: dict[str, str]) -> None:
         try:
             if self._life is None:
@@ -360,13 +384,8 @@ class Engine(Client):
             # One that was left while it took over may have taken over all the same.
             if self._life is not None and not self._waiting.cancel_called:
                 await self._life.go_on()
-        except Exception as error:  # noqa: BLE001  kept for wait(), which raises it
-            # `wait` raises the first; of what followed from it the log alone tells.
-            self._fault, *_ = faults = _leaves(error)
-            shown = self._redactor()
-            for fault in faults:
-                trace = shown.text("".join(format_exception(fault)))
-                log.error("engine_failed", error=type(fault).__name__, trace=trace)
+        except Exception as error:  # noqa: BLE001  known before whoever waits hears of the end
+            self._failed(error)
         finally:
             await undisturbed(self._stop)
 
@@ -380,10 +399,14 @@ class Engine(Client):
                 self._life.awaited.stop(self._stopped("the engine stopped during the turn"))
                 await self._life.awaited.over()
                 await self._life.presence.end(self._fault)
-            await self._lock.release()
+        except Exception as error:  # noqa: BLE001  the folder is given back in any case
+            self._failed(error)
         finally:
-            self._ended = True
-            self._over.notify()
+            try:
+                await self._lock.release()
+            finally:
+                self._ended = True
+                self._over.notify()
 
     async def _stand_by(self, env: dict[str, str]) -> None:
         def failed(error: DrumbeatError | None) -> None:
@@ -458,6 +481,8 @@ class Engine(Client):
                     await self._drain_unmoved(life)
                 else:
                     await self._drain(life, life.services.settings.drain_timeout)
+            except Exception as error:  # noqa: BLE001  raised once the folder is given back
+                self._failed(error)
             finally:
                 life.scope.cancel()
         while not self._ended:
@@ -510,7 +535,7 @@ class Engine(Client):
         elif self._running == "running":
             log.info("engine_draining", reason=reason)
             self._running = "draining"
-            self._group.start_soon(self._drain_and_stop, life)
+            self._group.start_soon(self._own, lambda: self._drain_and_stop(life))
         await self.wait()
 
     async def _drain_and_stop(self, life: Life) -> None:
@@ -642,6 +667,12 @@ class Engine(Client):
             while True:
                 await self._refusals.pause()
                 await self._write_refusals()
+
+    async def _write_refusals(self) -> None:
+        if self._life is None:
+            await super()._write_refusals()
+        else:
+            await contained(self._life.services, "counts of the doors", self._commit_refusals)
 
     async def _require(self, slug: str) -> None:
         if self._standing_by:
@@ -993,7 +1024,7 @@ class Engine(Client):
             faults.append(
                 Problem(
                     code="engine-failed",
-                    message=services.redactor.text(f"the engine stopped: {self._fault!r}"),
+                    message=services.redactor.text(f"the engine stopped: {said(self._fault)}"),
                     remedy="look at what wait() raises, and enter another engine",
                 )
             )

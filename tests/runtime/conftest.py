@@ -22,7 +22,10 @@ class FaultyStore(SqliteStore):
     def __init__(self, path: Path, *, clock: ManualClock) -> None:
         super().__init__(path, clock=clock)
         self.faults: dict[str, list[Exception | None]] = {}
-        """By method: what each of the next calls raises, None for a call that passes."""
+        """By method: what each of the next calls raises, None for a call that passes.
+
+        `record` with a kind of event behind it is a call that brings one of that kind.
+        """
 
     def _fault(self, method: str) -> None:
         fault = self.faults[method].pop(0) if self.faults.get(method) else None
@@ -30,7 +33,9 @@ class FaultyStore(SqliteStore):
             raise fault
 
     async def record(self, **given: Any) -> None:
-        self._fault("record")
+        kinds = {event.kind for event in given.get("events", ())}
+        for method in ("record", *(f"record {kind}" for kind in sorted(kinds))):
+            self._fault(method)
         await super().record(**given)
 
     async def add_fires(self, *given: Any, **named: Any) -> Any:

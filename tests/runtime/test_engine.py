@@ -28,6 +28,8 @@ from drumbeat import (
     Turn,
     WorkspaceError,
 )
+from drumbeat.runtime.awaited import AwaitedTurns
+from drumbeat.runtime.dispatcher import Dispatcher
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ManualClock, ScriptedAgent, drive
 
@@ -607,6 +609,112 @@ async def test_who_waits_for_a_run_hears_that_the_engine_stopped(host: Any) -> N
         (run,) = await engine.runs()
         assert run.state == "interrupted"
         assert await engine.sweep() == []
+
+
+async def test_a_mistake_over_the_counts_of_the_doors_stops_nothing(host: Any) -> None:
+    """It stands as a fault, costs no sender his answer, and is tried again."""
+    store = host.faulty()
+    store.faults["record webhook_refused"] = [RuntimeError("a mistake")] * 2
+    async with host.engine(store=store) as engine:
+        for _ in range(2):
+            answer = await engine.webhook("none", method="POST", headers={}, body=b"")
+            assert answer.status == 404
+            await host.clock.advance(MINUTE)
+            (fault,) = (await engine.status()).faults
+            assert (fault.code, "counts of the doors" in fault.message) == ("part-failed", True)
+        await host.clock.advance(MINUTE)
+        assert (await engine.status()).faults == ()
+        (event,) = await host.events(engine, "webhook_refused")
+        assert event.data["count"] == 2
+
+
+async def test_a_client_bears_a_mistake_over_the_counts_of_its_doors(host: Any) -> None:
+    """A sender is answered, and leaving goes well; so does a standby, that is a client."""
+    host.data.mkdir(mode=0o700)
+    store = host.faulty()
+    store.faults["record webhook_refused"] = [RuntimeError("a mistake")] * 9
+    async with host.engine():
+        with capture_logs() as logs:
+            async with Client(host.workspace, store=store) as client:
+                client._clock = host.clock
+                for _ in range(2):
+                    answer = await client.webhook("none", method="POST", headers={}, body=b"")
+                    assert answer.status == 404
+                    await host.clock.advance(MINUTE)
+            async with host.engine(standby=True, store=store) as standby:
+                await standby.webhook("none", method="POST", headers={}, body=b"")
+                await host.clock.advance(MINUTE)
+                assert (await standby.health()).state == "standby"
+    parts = [line["part"] for line in logs if line["event"] == "part_failed"]
+    assert set(parts) == {"counts of the doors"}
+    assert len(parts) >= 3
+
+
+@pytest.mark.parametrize("fault", [None, "a mistake in claim_fire"])
+async def test_a_mistake_as_it_stops_is_said_and_the_folder_given_back(
+    host: Any, fault: str | None
+) -> None:
+    """It hides no fault that there was before."""
+    store = broken(host, "claim_fire")
+
+    async def mistake(**given: Any) -> None:
+        raise RuntimeError("a mistake in record")
+
+    with capture_logs() as logs:
+        async with host.engine(store=store) as engine:
+            await engine.settled()
+            store.broken = fault is not None
+            store.record = mistake
+            if fault is not None:
+                await host.clock.advance(MINUTE)
+                with pytest.raises(RuntimeError, match=fault):
+                    await engine.wait()
+            await anyio.lowlevel.checkpoint()
+    assert "stop" in [line["part"] for line in logs if line["event"] == "part_failed"]
+    async with host.engine():
+        pass
+
+
+@pytest.mark.parametrize("asked", ["drain", "leave"])
+async def test_a_mistake_while_it_drains_is_a_fault_like_any_other(
+    host: Any, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops the engine, which is left all the same."""
+
+    async def mistake(*_: Any) -> None:
+        raise RuntimeError("a mistake in draining")
+
+    monkeypatch.setattr(Dispatcher, "drain", mistake)
+    engine = host.engine()
+    with anyio.fail_after(20):
+        if asked == "leave":
+            with pytest.raises(RuntimeError, match="a mistake in draining"):
+                async with engine:
+                    pass
+        else:
+            async with engine:
+                with pytest.raises(RuntimeError, match="a mistake in draining"):
+                    await engine.drain("a test")
+                await anyio.lowlevel.checkpoint()
+                assert (await engine.health()).state == "stopped"
+    monkeypatch.undo()
+    async with host.engine():
+        pass
+
+
+async def test_a_mistake_as_its_turns_are_stopped_gives_the_folder_back(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def mistake(*_: Any) -> None:
+        raise RuntimeError("a mistake in stopping")
+
+    monkeypatch.setattr(AwaitedTurns, "over", mistake)
+    with anyio.fail_after(20), pytest.raises(RuntimeError, match="a mistake in stopping"):
+        async with host.engine():
+            await host.clock.advance(MINUTE)
+    monkeypatch.undo()
+    async with host.engine():
+        pass
 
 
 async def test_an_engine_leaves_nothing_behind(host: Any) -> None:

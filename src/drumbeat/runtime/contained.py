@@ -73,6 +73,8 @@ async def _voice(services: Services, part: str, slug: str | None, error: Excepti
         await services.store.record(events=(event,))
     except StoreError as trouble:
         services.trouble(trouble)
+    except Exception as trouble:  # noqa: BLE001  the fault stands, and the event comes later
+        log.error("part_failed", part="events", slug=None, trace=services.trace(trouble))
     else:
         services.failing[key] = reason
 

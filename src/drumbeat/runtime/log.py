@@ -1,9 +1,12 @@
 """The log of the engine, which never gets in the way of what it tells of."""
 
+from traceback import format_exception
 from typing import Any
 
 import attrs
 import structlog
+
+from drumbeat.core.redaction import Redactor
 
 
 @attrs.frozen
@@ -40,3 +43,11 @@ class Log:
 
 log: Log = Log("drumbeat")
 """The one log of drumbeat."""
+
+
+def traced(error: BaseException, redactor: Redactor) -> str:
+    """Where an exception came from, for a line: redacted, which `exc_info` is not."""
+    try:
+        return redactor.text("".join(format_exception(error)))
+    except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
+        return "the traceback cannot be read"

@@ -120,6 +120,8 @@ class Presence:
             await services.store.record(marks=(attrs.evolve(mark, value=value),), events=(event,))
         except (StoreError, ClaimLost) as error:  # another engine may have the folder by now
             log.warning("stop_not_kept", code=error.problem.code)
+        except Exception as error:  # noqa: BLE001  what has ended is not kept from ending by it
+            log.error("part_failed", part="stop", slug=None, trace=services.trace(error))
 
 
 async def absence(

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from secrets import token_hex
-from traceback import format_exception
 from typing import Any, TypeVar
 
 import anyio
@@ -19,7 +18,7 @@ from drumbeat.errors import ClaimLost, Problem, StoreError
 from drumbeat.protocols import Agent, Clock, MailSource, Pins, Store
 from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.config_files import ConfigFiles
-from drumbeat.runtime.log import log
+from drumbeat.runtime.log import log, traced
 from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.places import Places
 from drumbeat.runtime.run_tokens import RunTokens
@@ -142,11 +141,8 @@ class Services:
         return self.redactor.fire(fire)
 
     def trace(self, error: BaseException) -> str:
-        """Where an exception came from, for the log: redacted, which `exc_info` is not."""
-        try:
-            return self.redactor.text("".join(format_exception(error)))
-        except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
-            return "the traceback cannot be read"
+        """Where an exception came from, for the log, redacted."""
+        return traced(error, self.redactor)
 
     def claim_lost(self, slug: str, run_id: str, error: ClaimLost) -> None:
         """Say that somebody else has taken over what `run_id` held of `slug`."""
