@@ -857,7 +857,6 @@ async def test_a_folder_without_lasting_numbers_is_refused(server: Scripted) -> 
         ("EXAMINE", [b"* OK [UIDVALIDITY 7] v\r\n* OK [UIDNEXT 12345678902] n\r\n"]),
         ("SEARCH", [b"* SEARCH 12345678901 1\r\n"]),
         ("SEARCH", [b"* SEARCH 4294967296\r\n"]),
-        ("SEARCH", [b"* SEARCH -1 1\r\n"]),
     ],
 )
 async def test_a_number_that_imap_does_not_have_gets_into_no_mark(
