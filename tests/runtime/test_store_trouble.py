@@ -2,6 +2,7 @@
 
 import inspect
 import sqlite3
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from structlog.testing import capture_logs
 from drumbeat import Client, EngineBusy, Problem, StoreError, Turn
 from drumbeat.protocols import Store
 from drumbeat.runtime.store import SqliteStore
-from drumbeat.testing import ScriptedAgent, drive
+from drumbeat.testing import ScriptedAgent, ScriptedMailbox, drive
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +82,56 @@ async def test_any_method_may_fail_for_a_while_and_nothing_is_lost(host: Any, me
     assert len(runs) == sum(fire.verdict == "ran" for fire in fires)
     assert {run.delivery for run in runs} == {"delivered"}
     assert sorted(event.data["fire"] for event in settled) == sorted(fire.id for fire in fires)
+
+
+_asked: ContextVar[list[str] | None] = ContextVar("_asked", default=None)
+"""In the tasks of one run: what it asked the store for since it was put on record."""
+
+
+class FailingOnce(Failing):
+    """One of which one call of a run fails, counted from the record of its beginning."""
+
+    at = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in METHODS and name != "hold":
+            return super().__getattribute__(name)
+        asked = _asked.get()
+        if asked is None:
+            return self._watched if name == "record" else super().__getattribute__(name)
+        asked.append(name)
+        return self._fail if len(asked) == self.at else super().__getattribute__(name)
+
+    async def _watched(self, **given: Any) -> None:
+        await super().record(**given)
+        if any(event.kind == "run_started" for event in given.get("events", ())):
+            _asked.set([])
+
+
+@pytest.mark.slow
+async def test_no_run_over_mail_fails_when_one_call_does_before_its_first_turn(host: Any) -> None:
+    """Whichever it is: the run waits, and then goes on."""
+    store = FailingOnce(host.data / "drumbeat.db", clock=host.clock)
+    box = ScriptedMailbox()
+    host.file("jobs/desk.md", "---\ninbox: imap:d@x.org\nallowFrom: '@x.org'\n---\nAnswer it.\n")
+    met: list[list[str]] = []
+
+    def reply(turn: Turn) -> str:
+        met.append(list(_asked.get() or []))
+        return "done"
+
+    host.agent = ScriptedAgent(default=reply)
+    async with host.engine(mail={"imap": box}, store=store) as engine:
+        await drive(engine, until=host.clock.now() + MINUTE)
+        while not met or len(met[-1]) >= store.at:
+            store.at += 1
+            box.send("a@x.org", "d@x.org", str(store.at))
+            runs = await drive(engine, until=host.clock.now() + 10 * MINUTE)
+            assert [(run.state, run.fire.attempt) for run in runs] == [("succeeded", 1)], store.at
+    failed = [calls[number] for number, calls in enumerate(met) if number < len(calls)]
+    # Behind the first turn calls are counted on, so the last round fails one of those.
+    assert store.failures in (len(failed), len(failed) + 1)
+    assert {"marks", "hold"} <= set(failed)
 
 
 async def test_trouble_is_seen_said_once_and_stops_the_dispatching(host: Any) -> None:

@@ -237,13 +237,14 @@ class Preparation:
         services, record, fire = self.services, self.record, self.record.fire
         zone, name, _ = services.zones[self.automation.kind]
         job = self.automation.kind == "job"
+        last = await services.endure(lambda: last_state(services.store, fire))
         return render_context(
             local=record.started_at.astimezone(zone),
             zone=name,
             cause=fire.cause,
             payload=folder.payload,
             interrupted=fire.attempt > 1,
-            failed=await last_state(services.store, fire) in ("failed", "aborted"),
+            failed=last in ("failed", "aborted"),
             folded=fire.folded_slots,
             late=max(timedelta(0), record.started_at - fire.due),
             requirements=requirements,
