@@ -1,5 +1,6 @@
 """What git is called with, and what its complaints mean (spec, section 13.5)."""
 
+import base64
 import subprocess
 
 import pytest
@@ -16,6 +17,7 @@ from drumbeat.core.git_access import (
     known_secrets,
     said,
 )
+from drumbeat.core.redaction import Redactor
 from drumbeat.core.repo_address import RepoHost, repo_host
 
 ADDRESS = "https://github.com/acme/product.git"
@@ -167,6 +169,15 @@ def test_where_the_token_comes_from(
     assert known_secrets(env, secrets).get("GITHUB_TOKEN") == token
 
 
+@pytest.mark.parametrize("token", ["ghp_oneToken", "ghp_oneToken1", "ghp_oneToken12"])
+def test_the_token_is_known_as_git_sends_it(token: str) -> None:
+    sent = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+    redactor = Redactor(known_secrets({"GITHUB_TOKEN": token}, {}))
+    shown = redactor.text(f"you sent {sent} and {token}").replace("=", "")
+    assert shown == "you sent [redacted GITHUB_TOKEN in base64] and [redacted GITHUB_TOKEN]"
+    assert known_secrets({}, {"OTHER": "b"}) == {"OTHER": "b"}
+
+
 # ---- what git says
 
 
@@ -218,6 +229,15 @@ def test_what_git_says_is_short_and_shows_no_user_of_a_url() -> None:
     assert said("fatal: https://me:pw@host/x and ssh://git@h/y") == (
         "fatal: https://…@host/x and ssh://…@h/y"
     )
+
+
+def test_what_git_says_quotes_no_credentials_of_anybody() -> None:
+    sent = base64.b64encode(b"me:" + b"secret" * 50).decode()
+    assert said(f"remote: you sent 'Authorization: bAsic  {sent}'") == (
+        "remote: you sent 'Authorization: bAsic  …'"
+    )
+    for harmless in ("remote: HTTP Basic: Access denied", "Basic realm", "Basic auth is off"):
+        assert said(harmless) == harmless
 
 
 @given(st.text())

@@ -8,6 +8,8 @@ empty helper comes before it, because git also tells each helper which password 
 of the machine would write the token to its disk.
 """
 
+import base64
+import binascii
 import re
 from collections.abc import Collection
 
@@ -33,9 +35,10 @@ __all__ = [
 TOKEN = "GITHUB_TOKEN"  # noqa: S105  the name of a variable
 """The variable that holds what git may show to the hosts of `Settings.git_hosts`."""
 
+_USER = "x-access-token"
 _HELPER = (
     '!f() { if test "$1" = get; then '
-    f'printf "username=x-access-token\\npassword=%s\\n" "${TOKEN}"; fi; }}; f'
+    f'printf "username={_USER}\\npassword=%s\\n" "${TOKEN}"; fi; }}; f'
 )
 # What `git rev-parse --local-env-vars` names, but for configuration: each of them would make git
 # work in another repository than the one that it stands in.
@@ -58,6 +61,7 @@ _ELSEWHERE = frozenset(
 _LINES = 6
 _LONGEST_LINE = 300
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s']+@")
+_BASIC = re.compile(r"(?i)(\bbasic\s+)([a-z0-9+/]+={0,2})")
 
 
 def git_token(env: Env, secrets: Env) -> str | None:
@@ -67,9 +71,15 @@ def git_token(env: Env, secrets: Env) -> str | None:
 
 
 def known_secrets(env: Env, secrets: Env) -> Env:
-    """The secrets, and the token among them: it stands in no record wherever it comes from."""
+    """The secrets, and the token among them: it stands in no record wherever it comes from.
+
+    As git sends it, in base64, it is another value, which a host may quote as it refuses it.
+    """
     token = git_token(env, secrets)
-    return secrets if token is None else {**secrets, TOKEN: token}
+    if token is None:
+        return secrets
+    sent = base64.b64encode(f"{_USER}:{token}".encode("utf-8", "surrogatepass")).decode()
+    return {**secrets, TOKEN: token, f"{TOKEN} in base64": sent.rstrip("=")}
 
 
 def may_have_token(address: str, hosts: Collection[str]) -> bool:
@@ -164,13 +174,27 @@ def clone_argv(address: str, folder: str) -> list[str]:
 
 
 def said(stderr: str) -> str:
-    """The last lines that git wrote, as they may be shown: printable and without users of URLs."""
+    """The last lines that git wrote, as they may be shown: printable and without credentials.
+
+    Neither users of URLs are shown nor what a server quotes of basic authentication: of a helper of
+    the machine nobody else knows what is secret.
+    """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    shown = (
-        "".join(char if char.isprintable() else " " for char in line)[:_LONGEST_LINE]
-        for line in lines[-_LINES:]
-    )
-    return "\n".join(_USER_IN_URL.sub("…@", line) for line in shown)
+    return "\n".join(_shown(line) for line in lines[-_LINES:])
+
+
+def _shown(line: str) -> str:
+    # Before it is cut, as half of a credential cannot be told for one.
+    line = _BASIC.sub(_without_credentials, _USER_IN_URL.sub("…@", line))
+    return "".join(char if char.isprintable() else " " for char in line)[:_LONGEST_LINE]
+
+
+def _without_credentials(found: re.Match[str]) -> str:
+    try:
+        plain = base64.b64decode(found[2], validate=True)
+    except binascii.Error:
+        return found[0]  # a word after "basic"
+    return f"{found[1]}…" if b":" in plain else found[0]
 
 
 @attrs.frozen(kw_only=True)

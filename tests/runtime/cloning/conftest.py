@@ -63,6 +63,8 @@ class GitServer:
         self.root = root
         self.token = token
         self.redirect = redirect
+        self.quotes = False
+        """Whether it refuses whoever proves to be somebody, and quotes the proof."""
         self.seen: list[tuple[str, str | None]] = []
         """The path and the Authorization header of each request."""
         server = self
@@ -103,6 +105,14 @@ class GitServer:
             request.send_header("WWW-Authenticate", 'Basic realm="git"')
             request.send_header("Content-Length", "0")
             request.end_headers()
+            return
+        if self.quotes:
+            said = f"you sent {given}".encode()
+            request.send_response(403)
+            request.send_header("Content-Type", "text/plain")
+            request.send_header("Content-Length", str(len(said)))
+            request.end_headers()
+            request.wfile.write(said)
             return
         if self.redirect is not None:
             request.send_response(302)

@@ -418,6 +418,35 @@ async def test_a_host_that_is_not_listed_is_shown_no_token(host: Any, guarded: A
 
 @one_loop
 @pytest.mark.slow
+async def test_a_host_that_quotes_the_token_as_it_refuses_it_puts_it_into_no_record(
+    host: Any, guarded: Any
+) -> None:
+    """Git sends it in base64, and repeats what the host says to the engine and to the agent."""
+    job(host, guarded.url())
+
+    def fetch(turn: Turn) -> str:
+        guarded.quotes = True
+        return tool(turn, "fetch")
+
+    settings = {"git_hosts": (guarded.host,)}
+    async with host.engine(
+        agent=Worker(fetch), env=env(GITHUB_TOKEN=TOKEN), settings=settings
+    ) as engine:
+        told = await engine.run("review")
+        refused = await engine.run("review")
+        await engine.settled()
+    assert "you sent Basic [redacted GITHUB_TOKEN in base64]" in told.turns[0].reply.text
+    assert refused.failure.code == "repo-access"
+    assert "you sent Basic …" in refused.failure.message
+    sent = {each.removeprefix("Basic ").rstrip("=") for each in guarded.authorizations}
+    kept = b"".join(each.read_bytes() for each in host.data.rglob("*") if each.is_file())
+    assert len(sent) == 1
+    assert not any(each.encode() in kept for each in sent)
+    assert not any(each in intent.text for each in sent for intent in host.deliverer.intents)
+
+
+@one_loop
+@pytest.mark.slow
 async def test_a_redirect_to_another_port_takes_no_token_along(
     host: Any, repos: Any, guarded: Any
 ) -> None:
