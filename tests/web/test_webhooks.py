@@ -398,6 +398,19 @@ async def test_a_broken_file_asks_its_senders_to_come_again(
         assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
 
 
+async def test_a_broken_route_is_counted_once_in_whatever_case_it_is_asked_for(host: Any) -> None:
+    """Or everybody could make as many events as its letters have cases."""
+    host.job("look", "webhook: Door", "filter: 'a")
+    async with host.engine() as engine:
+        for name in ("door", "Door", "DOOR", "dOOr"):
+            got = await host.call(engine, "POST", f"/webhooks/{name}", headers=BEARER)
+            assert (got.status, got.json["code"]) == (503, "webhook-route-broken")
+    async with host.client() as client:
+        events = [each async for each in client.events(follow=False)]
+    (told,) = [each for each in events if each.kind == "webhook_refused"]
+    assert (told.slug, told.data["route"], told.data["count"]) == ("look", "Door", 4)
+
+
 async def test_two_files_with_one_route_take_nothing(host: Any) -> None:
     """Whose the event is, nobody knows."""
     host.job("a", "webhook: door")

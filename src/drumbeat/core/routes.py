@@ -26,9 +26,13 @@ class Route:
 
 @attrs.frozen(kw_only=True)
 class BrokenRoute:
-    """A route whose file is broken at present: its last version had it, or its text says so."""
+    """A route whose file is broken at present: its last version had it, or its text says so.
+
+    `route` is as the file writes it, in whatever case it was asked for.
+    """
 
     slug: str
+    route: str
 
 
 def find_route(
@@ -57,9 +61,9 @@ def find_route(
     for slug in sorted(path.stem for path in workspace.problems):
         good = last_good.get(slug)
         trigger = None if good is None else _trigger(good)
-        routes = {said.get(slug, "").lower(), "" if trigger is None else trigger.route.lower()}
-        if wanted in routes - {""}:
-            return BrokenRoute(slug=slug)
+        for route in (said.get(slug, ""), "" if trigger is None else trigger.route):
+            if route and route.lower() == wanted:
+                return BrokenRoute(slug=slug, route=route)
     return None
 
 

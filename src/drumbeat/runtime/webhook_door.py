@@ -135,7 +135,7 @@ class WebhookDoor:
                 reason="the file of this route cannot be read at present; send it again later",
                 status=503,
             )
-            self.refusals.note("webhook_refused", found.slug, route=name, code=refusal.code)
+            self.refusals.note("webhook_refused", found.slug, route=found.route, code=refusal.code)
         return webhook_answers.refused(refusal)
 
     async def _commit(self, found: Route, accepted: Accepted) -> Answer:
