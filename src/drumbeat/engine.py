@@ -66,7 +66,7 @@ from drumbeat.runtime.awaited import Awaited
 from drumbeat.runtime.brought import check_brought, follow_ups_url
 from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.config_files import ConfigFiles
-from drumbeat.runtime.contained import contained
+from drumbeat.runtime.contained import contained, fault_of
 from drumbeat.runtime.drafting import Drafting
 from drumbeat.runtime.entered import Folder
 from drumbeat.runtime.follow_ups import ask_with_token, unknown_token
@@ -643,10 +643,14 @@ class Engine(Client):
             # Its file may have been written a moment ago; senders decide how often this is asked.
             self._reloaded = now
             try:
-                await life.upkeep.reload()
+                await contained(life.services, "reload", life.upkeep.reload)
             except StoreError as error:
                 life.services.trouble(error)
             found = life.services.find_route(name)
+        if found is None:
+            unseen = life.services.faults.get("workspace") or fault_of(life.services, "reload")
+            if unseen is not None:
+                raise DrumbeatError(unseen)
         return found
 
     def _obstacle(self) -> Problem | None:

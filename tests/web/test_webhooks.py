@@ -463,6 +463,42 @@ async def test_a_workspace_that_is_not_there_asks_to_come_again(host: Any) -> No
     assert not path.exists()
 
 
+@pytest.mark.parametrize("wrong", ["folder", "mistake"])
+async def test_an_engine_that_cannot_look_for_a_route_asks_to_come_again(
+    host: Any, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    """As a client does: the file may be there. What is known goes on, and strangers see no 500."""
+    host.job("look", "webhook: door")
+    folder = host.workspace / "jobs"
+    clock = ManualClock(START)
+
+    async def mistake(cache: WorkspaceCache, **given: Any) -> Any:
+        raise KeyError("a mistake")
+
+    async with host.engine(clock=clock) as engine:
+        with monkeypatch.context() as patched:
+            if wrong == "folder":
+                folder.rename(host.workspace / "away")
+            else:
+                patched.setattr(WorkspaceCache, "reload", mistake)
+            for _ in range(2):
+                got = await host.call(engine, "POST", "/webhooks/fresh", headers=BEARER)
+                assert got.status == 503
+                assert got.json["code"] == (
+                    "automations-folder-missing" if wrong == "folder" else "part-failed"
+                )
+            assert (await host.call(engine, "POST", DOOR, headers=BEARER)).status == 202
+        if wrong == "folder":
+            (host.workspace / "away").rename(folder)
+        host.job("fresh", "webhook: fresh")
+        await clock.advance(timedelta(seconds=10))
+        got = await host.call(engine, "POST", "/webhooks/fresh", headers=BEARER)
+        assert got.status == 202
+        got = await host.call(engine, "POST", "/webhooks/other", headers=BEARER)
+        assert got.status == 404
+        await engine.settled()
+
+
 async def test_a_client_takes_a_file_for_gone_after_two_looks_apart(host: Any) -> None:
     """As an engine does: an editor may be replacing it."""
     path = host.job("look", "webhook: door")

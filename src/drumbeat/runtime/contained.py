@@ -55,6 +55,11 @@ def forgotten(services: Services, part: str, *, slug: str | None = None) -> None
         log.info("part_recovered", part=part, slug=slug)
 
 
+def fault_of(services: Services, part: str, *, slug: str | None = None) -> Problem | None:
+    """The fault that stands since it last went wrong; None when it went well."""
+    return services.faults.get(_key(part, slug))
+
+
 async def _voice(services: Services, part: str, slug: str | None, error: Exception) -> None:
     key = _key(part, slug)
     reason = services.redactor.text(said(only(error)))
