@@ -456,6 +456,7 @@ async def test_a_workspace_that_is_not_there_asks_to_come_again(host: Any) -> No
         got = await host.call(client, "POST", DOOR, headers=BEARER)
         assert (got.status, got.json["code"]) == (503, "automations-folder-missing")
         (host.workspace / "away").rename(folder)
+        client._book._looked = None
         assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
         folder.rename(host.workspace / "away")
         client._book._looked = None
@@ -497,6 +498,34 @@ async def test_an_engine_that_cannot_look_for_a_route_asks_to_come_again(
         got = await host.call(engine, "POST", "/webhooks/other", headers=BEARER)
         assert got.status == 404
         await engine.settled()
+
+
+async def test_a_folder_that_is_away_is_looked_for_once_a_second(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Senders decide how many requests come."""
+    host.job("look", "webhook: door")
+    looks = 0
+    reload = WorkspaceCache.reload
+
+    async def counted(cache: WorkspaceCache, **given: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await reload(cache, **given)
+
+    monkeypatch.setattr(WorkspaceCache, "reload", counted)
+    (host.workspace / "jobs").rename(host.workspace / "away")
+    clock = ManualClock(START)
+    async with host.client() as client:
+        client._book._clock = clock
+        for _ in range(5):
+            got = await host.call(client, "POST", DOOR, headers=BEARER)
+            assert (got.status, got.json["code"]) == (503, "automations-folder-missing")
+        assert looks == 1
+        await clock.advance(timedelta(seconds=1))
+        (host.workspace / "away").rename(host.workspace / "jobs")
+        assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
+        assert looks == 2
 
 
 async def test_a_client_takes_a_file_for_gone_after_two_looks_apart(host: Any) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 
 from drumbeat.core.routes import BrokenRoute, Route, find_route
-from drumbeat.errors import WorkspaceError
+from drumbeat.errors import Problem, WorkspaceError
 from drumbeat.protocols import Clock
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.threads import Threads
@@ -33,6 +33,8 @@ class RouteBook:
         self._cache = WorkspaceCache(workspace, threads=threads)
         self._looking = anyio.Lock()
         self._looked: float | None = None
+        self._unseen: tuple[Problem, ...] = ()
+        """What the last look could not read."""
         self._removed: float | None = None
 
     async def find(self, name: str) -> Route | BrokenRoute | None:
@@ -41,25 +43,24 @@ class RouteBook:
         Raises:
             WorkspaceError: it is unknown, and the folder cannot be read.
         """
-        error = None
         # Whoever comes while it is looked waits for that look, and makes none of its own.
         async with self._looking:
             now = self._clock.monotonic()
             if self._looked is None or now - self._looked >= _FRESH:
-                error = await self._look(now)
+                await self._look(now)
         cache = self._cache
         found = find_route(
             name, workspace=cache.workspace, last_good=cache.last_good, said=cache.said_routes
         )
-        if found is None and error is not None:
-            raise error
+        if found is None and self._unseen:
+            raise WorkspaceError(self._unseen)
         return found
 
-    async def _look(self, now: float) -> WorkspaceError | None:
+    async def _look(self, now: float) -> None:
         removing = self._removed is None or now - self._removed >= _BETWEEN
         with holding(self._clock, "workspace look"):
             change = await self._cache.reload(removing=removing)
-        if not change.blind:
-            self._looked = now
-            self._removed = now if removing else self._removed
-        return change.error
+        self._looked = now
+        self._unseen = () if change.error is None else change.error.problems
+        if removing and not change.blind:
+            self._removed = now
