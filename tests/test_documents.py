@@ -331,3 +331,18 @@ def test_the_reference_names_everything_by_what_it_is_for() -> None:
         if said != " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
     ]
     assert stale == []
+
+
+# ---- what is promised
+
+
+def test_each_promise_names_tests_that_are_there() -> None:
+    """A file or folder of tests, or one function in it."""
+    page = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[^`]+)`", page)
+    assert len(named) > 40
+    for name in named:
+        path, _, function = name.partition("::")
+        assert (ROOT / path).exists(), name
+        if function:
+            assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), name

@@ -28,7 +28,7 @@ RARE = ("take_over", "purge", "poll", "renew")
 """Steps that a life reaches seldom."""
 _LONGEST = 2.0
 """Real seconds after which a life that did not reach its step is killed from outside."""
-_PATIENCE = 120.0
+_PATIENCE = 250.0
 """Real seconds for the last life of a folder."""
 
 

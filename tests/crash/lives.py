@@ -313,7 +313,8 @@ async def finish_everything(engine: Engine, did: Ledger) -> None:
     """Let what waits come to an end, chains of follow-ups and failing mail included."""
     for slug in ("look", "fresh"):
         await engine.pause(slug, "the end")
-    with anyio.fail_after(60):
+    # Mail that fails is tried again for 17 hours, which are 105 seconds at this pace.
+    with anyio.fail_after(240):
         while True:
             # Schedules go on, so there is something open again in a moment.
             at = engine.clock.now()
