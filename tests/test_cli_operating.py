@@ -337,6 +337,17 @@ def test_a_doctor_names_what_is_wrong_with_policy(
         assert f"[{code}]" in result.output
 
 
+def test_damaged_rules_of_jobs_are_named_before_a_job_runs(workspace: Path) -> None:
+    """By the doctor, once, and with the whole workspace, as what no job runs with."""
+    (workspace / "SYSTEM.md").mkdir()
+    for command in ("doctor", "validate"):
+        named = ["--workspace", workspace] if command == "doctor" else [workspace]
+        result = call(command, *named)
+        assert result.exit_code == 1
+        assert result.output.count("[system-prompt-unreadable]") == 1
+        assert "no regular file" in result.output
+
+
 def test_a_doctor_says_what_the_clones_of_jobs_lack(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ from drumbeat.runtime.rules import Rules, read_rules
 from drumbeat.runtime.schedule_marks import PREFIX as SCHEDULE_MARKS
 from drumbeat.runtime.search_path import door_secrets
 from drumbeat.runtime.sign_of_life import read_sign
+from drumbeat.runtime.system_prompt import look_at_system_prompt
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.webhook_door import WebhookDoor
 from drumbeat.runtime.webhook_states import webhook_states
@@ -614,9 +615,9 @@ class Client(Entered):
 
         A client knows of an engine whether there is one, and not what is in its memory: `path` and
         `stuck` are empty, and one that drains counts as `running`. Its `faults` are what is wrong
-        with the folders of the workspace, whose files are not all seen then, and with packs, and
-        what the engine said of itself, which it does with its next look at the files
-        (`Settings.reload_interval`).
+        with the folders of the workspace, whose files are not all seen then, with packs and with
+        `SYSTEM.md`, and what the engine said of itself, which it does with its next look at the
+        files (`Settings.reload_interval`).
 
         Raises:
             StoreError: the store could not be read.
@@ -627,6 +628,7 @@ class Client(Entered):
         rules = await self._rules(store)
         seen = await self._survey()
         elsewhere = await self._threads.run(rules.elsewhere, self.workspace_dir, self.data_dir)
+        unruled = await look_at_system_prompt(self.workspace_dir, threads=self._threads)
         holder = await EngineLock(self.data_dir, threads=self._threads).holder()
         fires: list[Fire] = []
         if store is not None:
@@ -645,7 +647,7 @@ class Client(Entered):
             running=tuple(running),
             stuck=(),
             waiting=tuple(fire for fire in fires if fire.run_id not in going),
-            faults=await self._all_faults((*seen.problems, *elsewhere), holder),
+            faults=await self._all_faults((*seen.problems, *unruled, *elsewhere), holder),
             zones={kind: (name, source) for kind, (_, name, source) in rules.zones.items()},
             inboxes=await inbox_states(store, seen.workspace, systems=rules.systems),
             webhooks=await webhook_states(store, seen.workspace),

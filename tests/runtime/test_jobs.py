@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from drumbeat import Reply, Turn
+from drumbeat import Client, Reply, Turn
 from drumbeat.testing import drive
 
 pytestmark = pytest.mark.anyio
@@ -290,3 +290,30 @@ async def test_no_job_runs_without_the_rules_that_stand_there(
     assert words in run.failure.message
     assert "SYSTEM.md" in run.failure.remedy
     assert host.agent.turns == []
+
+
+async def test_damaged_rules_are_a_fault_from_the_start_until_they_are_mended(host: Any) -> None:
+    """Known before a job aborts, to the engine and to who looks without one; one event of it."""
+    job(host)
+    _blank(host.workspace / "SYSTEM.md")
+    async with host.engine() as engine:
+        assert (await engine.health()).faults == ("system-prompt-unreadable",)
+        assert (await engine.health()).ok
+        (fault,) = (await engine.status()).faults
+        await engine.reload()
+        (event,) = await host.events(engine, "workspace_error")
+        host.file("SYSTEM.md", "Ask first.\n")
+        await engine.reload()
+        assert (await engine.status()).faults == ()
+        (host.workspace / "SYSTEM.md").unlink()
+        await engine.reload()
+        assert (await engine.status()).faults == ()
+        _not_utf8(host.workspace / "SYSTEM.md")
+        await engine.reload()
+        assert "byte 1" in (await engine.status()).faults[0].message
+    assert fault.code == "system-prompt-unreadable"
+    assert "blank" in fault.message
+    assert event.data["what"] == "system prompt"
+    async with Client(host.workspace, data_dir=host.data) as client:
+        (fault,) = (await client.status()).faults
+    assert fault.code == "system-prompt-unreadable"

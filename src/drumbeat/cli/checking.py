@@ -28,6 +28,7 @@ from drumbeat.runtime.listing import FOLDERS, buried
 from drumbeat.runtime.packs import misnamed_list, pack_findings
 from drumbeat.runtime.requirements import check_requirements
 from drumbeat.runtime.search_path import find_executable, search_path
+from drumbeat.runtime.system_prompt import look_at_system_prompt
 from drumbeat.runtime.workspace import survey, workspace_findings
 from drumbeat.runtime.written_secrets import written_secrets
 
@@ -78,7 +79,8 @@ async def check_workspace(
     """Check a workspace: what is wrong around its files, between them and in each.
 
     An engine that starts on it here and now refuses what is a problem of the folder, of a pack or
-    of the agent's configuration, and aborts the runs whose requirements are not met.
+    of the agent's configuration, and aborts the runs whose requirements are not met or that lack
+    the rules of `SYSTEM.md`.
 
     Args:
         folder: the workspace.
@@ -86,7 +88,7 @@ async def check_workspace(
         now: the present instant.
         configuration: whether that of the agent is checked, too.
     """
-    around: list[Problem] = [*await misnamed_list(folder)]
+    around: list[Problem] = [*await misnamed_list(folder), *await look_at_system_prompt(folder)]
     if configuration:
         try:
             await load_config_layers(folder, os.environ)

@@ -132,6 +132,7 @@ class Life:
             await self.presence.begin()
             await self.dispatcher.settlement.carry_on(self.dispatcher.ended)
             await self.upkeep.publish()
+            await self.upkeep.begin()
             await self.agenda.sync(services.workspace.workspace)
             await self.inboxes.sync(services.workspace.workspace)
         except StoreError as error:

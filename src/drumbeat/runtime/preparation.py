@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import attrs
 
 from drumbeat.core.context import render_context
 from drumbeat.core.model import Automation, Kind, Requirement, RunRecord
-from drumbeat.errors import AgentError, AutomationError, NotFound, Problem
+from drumbeat.errors import AgentError, AutomationError, NotFound, Problem, WorkspaceError
 from drumbeat.runtime.clock import holding
-from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside
 from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.inbox_marks import last_state
 from drumbeat.runtime.inject import run_inject
@@ -18,11 +17,9 @@ from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.requirements import check_requirements
 from drumbeat.runtime.search_path import child_env
 from drumbeat.runtime.services import Services
+from drumbeat.runtime.system_prompt import read_system_prompt
 from drumbeat.runtime.turns import Ask, Frame
 from drumbeat.runtime.working_folder import WorkingFolder, folder_env, make_ready
-
-SYSTEM_PROMPT = PurePath("SYSTEM.md")
-"""The workspace's rules for jobs."""
 
 
 class Unready(Exception):  # noqa: N818  a signal to the run
@@ -101,7 +98,10 @@ async def system_prompt(services: Services, kind: Kind) -> str | None:
     if kind != "job":
         return None
     with holding(services.clock, "system prompt"):
-        return await services.threads.run(_system_prompt, services.workspace_dir)
+        try:
+            return await services.threads.run(read_system_prompt, services.workspace_dir)
+        except WorkspaceError as error:
+            raise Unready(error.problem) from None
 
 
 @attrs.define(kw_only=True)
@@ -263,35 +263,6 @@ class Preparation:
         folder = self.services.workspace_dir / name
         with holding(self.services.clock, "folders of the workspace"):
             return folder if await self.services.threads.run(folder.is_dir) else None
-
-
-def _system_prompt(workspace: Path) -> str | None:
-    path = workspace / SYSTEM_PROMPT
-    try:
-        data = read_inside(workspace, SYSTEM_PROMPT)
-    except FileFault as fault:
-        if fault.kind == "missing" and not path.is_symlink():
-            return None
-        raise _unruled(str(fault)) from None
-    if len(data) > MAX_FILE:
-        raise _unruled(f"{path} is larger than 1 MiB")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise _unruled(f"{path} is not UTF-8 (byte {error.start})") from None
-    if not text.strip():
-        raise _unruled(f"{path} is blank")
-    return text
-
-
-def _unruled(why: str) -> Unready:
-    return Unready(
-        Problem(
-            code="system-prompt-unreadable",
-            message=why,
-            remedy=f"mend {SYSTEM_PROMPT} or take it away: no job runs without its rules",
-        )
-    )
 
 
 def _described(problem: Problem) -> str:

@@ -22,7 +22,10 @@ from drumbeat.runtime.presence import Presence
 from drumbeat.runtime.replies import Replies
 from drumbeat.runtime.rules import Rules, publish
 from drumbeat.runtime.services import Services
+from drumbeat.runtime.system_prompt import look_at_system_prompt
 
+_RULES = "system prompt"
+"""What the rules of jobs are called where they cannot be read."""
 _LATEST = 100
 """So many runs are looked at for a missing `result.json` at the start."""
 
@@ -77,6 +80,20 @@ class Upkeep:
         if not self._published:
             await publish(self.services.store, self.rules)
             self._published = True
+
+    async def begin(self) -> None:
+        """Say what is wrong and keeps no engine from starting, before anything runs.
+
+        Raises:
+            StoreError: it takes no event; the next reload tries again.
+        """
+        with holding(self.services.clock, "system prompt"):
+            rules = await self._look_at_rules()
+        await self._report(_RULES, rules)
+
+    async def _look_at_rules(self) -> Sequence[Problem]:
+        services = self.services
+        return await look_at_system_prompt(services.workspace_dir, threads=services.threads)
 
     async def complete_results(self) -> None:
         """Write `result.json` for the latest runs that a crash left without one.
@@ -134,12 +151,14 @@ class Upkeep:
                 change = await services.workspace.reload(removing=removing)
                 packs = await self._packs.reload(services.packs)
                 config = await services.config.reload()
+                rules = await self._look_at_rules()
             services.packs = packs.packs
             await self.publish()
             await self.presence.begin()
             problems = () if config.error is None else config.error.problems
             await self._report("packs", packs.problems)
             await self._report("config", problems)
+            await self._report(_RULES, rules)
             wrong = () if change.error is None else change.error.problems
             await self._report("workspace", wrong)
             if change.blind:

@@ -15,7 +15,7 @@ from drumbeat.errors import AutomationError, Finding
 from drumbeat.runtime.config_files import WORKSPACE_FILE
 from drumbeat.runtime.files import FileFault, read_inside
 from drumbeat.runtime.packs import LIST, pack_cards
-from drumbeat.runtime.preparation import SYSTEM_PROMPT
+from drumbeat.runtime.system_prompt import SYSTEM_PROMPT
 from drumbeat.runtime.threads import Threads
 
 __all__ = ["written_secrets"]
