@@ -402,6 +402,19 @@ def test_an_id_that_is_signed_comes_before_any_that_is_not() -> None:
     assert slot(forged | BEARER, EVENT) == "forged"
 
 
+def test_a_command_of_slack_is_known_again_by_its_signature() -> None:
+    """It has no id, so one that was captured could be sent again under any header."""
+    body = b"command=%2Fdeploy&text=now"
+    signed = slack(body)
+    expected = signed["X-Slack-Signature"]
+    again = [
+        signed,
+        signed | {"Idempotency-Key": "another"},
+        signed | {"X-Slack-Signature": f"v0={expected.removeprefix('v0=').upper()}"},
+    ]
+    assert {slot(headers, body, auth="slack") for headers in again} == {expected}
+
+
 @pytest.mark.parametrize("given_id", ["x" * 256, "a\tb", "a\u202eb", "\ud800"])
 def test_an_id_that_cannot_be_kept_is_replaced_by_its_digest(given_id: str) -> None:
     found = slot(BEARER | {"webhook-id": given_id})

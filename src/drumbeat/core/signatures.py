@@ -89,7 +89,11 @@ class Headers:
 
 @attrs.frozen(kw_only=True)
 class Signed:
-    """The sender is who it says. `delivery_id` is the one that the signature covers, if any."""
+    """The sender is who it says.
+
+    `delivery_id` is what only the sender can choose: the id that the signature covers, or under
+    `slack`, which has none, the signature itself; None where there is nothing of the kind.
+    """
 
     delivery_id: str | None = None
 
@@ -340,7 +344,8 @@ def _slack(request: _Request) -> Signed | Refused:
         return Signed()
     if not _same(given, request.hmac(b"v0:", _bytes(seconds), b":", request.body)):
         return _wrong(signature)
-    return request.on_time(seconds, time) or Signed()
+    # As it was worked out: what came may be spelt in several ways.
+    return request.on_time(seconds, time) or Signed(delivery_id=f"v0={given.hex()}")
 
 
 def _svix(request: _Request) -> Signed | Refused:

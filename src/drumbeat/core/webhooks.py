@@ -34,11 +34,11 @@ def check_webhook(
 
     Checked in this order: the method, that the secret is there, the sender, under `basic` that no
     other site's page made a browser send it, Slack's `url_verification`, the filter. Whether a
-    delivery was seen before is asked of the store, by the `slot` of what is accepted: the id that
-    the signature covers where there is one (svix, and the `event_id` of a Slack event under
-    `slack`), else the first of `DELIVERY_HEADERS` that is there, else the `event_id` of a Slack
-    event. It is kept as given; one that is longer than 255 characters or not printable is replaced
-    by `sha256:` and its digest.
+    delivery was seen before is asked of the store, by the `slot` of what is accepted. Where a
+    signature covers an id, that one counts: under svix it, under `slack` the `event_id` of an event
+    and for all else the signature. Under the other schemes it is the first of `DELIVERY_HEADERS`
+    that is there, else the `event_id` of a Slack event. It is kept as given; one that is longer
+    than 255 characters or not printable is replaced by `sha256:` and its digest.
 
     Args:
         trigger: the route's, out of a file that loaded.
