@@ -176,6 +176,7 @@ class Client(Entered):
         _check_fire(after, slot, payload)
         self._check_inside()
         _check_due(self._clock.now(), after)
+        await self._write_due()
         await self._require(slug)
         return await self._put(self._manual(slug, after=after, slot=slot, payload=payload))
 
@@ -259,9 +260,13 @@ class Client(Entered):
         """
         self._check_inside()
         answer = await self._door.take(route, method=method, headers=headers, body=body)
+        await self._write_due()
+        return answer
+
+    async def _write_due(self) -> None:
+        """Write what was counted a minute ago; an engine does so by itself."""
         if self._refusals.due:
             await self._write_refusals()
-        return answer
 
     @cached_property
     def _refusals(self) -> Refusals:
@@ -311,24 +316,32 @@ class Client(Entered):
             return
         await self._refusals.write(store, self._redactor())
 
-    def admit(self, headers: Mapping[str, str], *, method: str | None = None) -> Refused | None:
+    def admit(
+        self, headers: Mapping[str, str], *, method: str | None = None, door: str = ""
+    ) -> Refused | None:
         """Check that a request brings `AGENT_API_SECRET`, as bearer or as the password of basic.
 
         For hosts that open doors of their own to what drumbeat does. Browsers send a password that
         they were once given with whatever another site's page makes them ask for: with `method`, a
-        request of such a page is turned away, unless it only reads (GET, HEAD).
+        request of such a page is turned away, unless it only reads (GET, HEAD). Who is turned away
+        is counted, in one event `caller_refused` a minute for each door and code.
 
         Args:
             headers: the request's, by name, in any case.
             method: the request's.
+            door: what the door is called in that event; a name of the host's own, and no address as
+                a caller wrote it, of which there is no end.
 
         Returns:
             None when it does, else why it is turned away: status 401, 403 for another site's page,
             or 503 when the secret is not set.
         """
-        return check_caller(
+        refused = check_caller(
             headers, secrets=self._door_secrets(), now=self._clock.now(), method=method
         )
+        if refused is not None:
+            self._refusals.note("caller_refused", None, door=door, code=refused.code)
+        return refused
 
     def _door_secrets(self) -> Env:
         return door_secrets(self._environment()) if self._secrets is None else self._secrets
@@ -663,6 +676,7 @@ class Client(Entered):
             DrumbeatError: outside the `async with`.
         """
         self._check_inside()
+        await self._write_due()
         holder = await EngineLock(self.data_dir, threads=self._threads).holder()
         state: Literal["running", "stopped"] = "stopped" if holder is None else "running"
         told = [fault.code for fault in await self._told_faults(holder)]

@@ -69,7 +69,7 @@ from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.contained import contained, fault_of
 from drumbeat.runtime.drafting import Drafting
 from drumbeat.runtime.entered import Folder
-from drumbeat.runtime.follow_ups import ask_with_token, unknown_token
+from drumbeat.runtime.follow_ups import ask_with_token, bearer_of
 from drumbeat.runtime.inbox_states import inbox_states
 from drumbeat.runtime.life import Life
 from drumbeat.runtime.lock import EngineLock
@@ -351,6 +351,7 @@ class Engine(Client):
             follow_ups_url=self._follow_ups_url,
             mail=self._mail,
             threads=self._threads,
+            refusals=self._refusals,
             patient=False,
         )
 
@@ -784,8 +785,7 @@ class Engine(Client):
         """As `Client.check_run_token`; this is who knows them, once it holds the data folder."""
         if self._standing_by:
             return await super().check_run_token(token)
-        if (await self._working()).services.tokens.find(token) is None:
-            raise unknown_token()
+        bearer_of((await self._working()).services, token)
         return None
 
     async def follow_up(

@@ -23,10 +23,12 @@ from hypothesis.stateful import (
 )
 
 from drumbeat.core.model import Claim, DeliveryIntent, Event, Fire, Receipt, RunRecord, Usage
+from drumbeat.core.redaction import Redactor
 from drumbeat.core.settings import Settings
 from drumbeat.errors import FollowUpRefused
 from drumbeat.runtime.clock import SystemClock
 from drumbeat.runtime.follow_ups import RunFollowUps
+from drumbeat.runtime.refusals import Refusals
 from drumbeat.runtime.run_tokens import RunTokens
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.store import SqliteStore
@@ -302,6 +304,7 @@ class FollowUpMachine(Stored):
         self.fires: list[Fire] = []
         self.going: list[Going] = []
         self.refusals: list[str] = []
+        self.counted = Refusals(clock=self.clock)
         self.tokens = RunTokens()
 
     def services(self) -> Any:
@@ -311,6 +314,7 @@ class FollowUpMachine(Stored):
             return Event(id=0, at=now, kind=kind, slug=slug, run_id=run, data=data)
 
         return SimpleNamespace(
+            refusals=self.counted,
             store=self.store,
             clock=self.clock,
             settings=self.limits,
@@ -451,7 +455,9 @@ class FollowUpMachine(Stored):
 
     @invariant()
     def every_refusal_is_on_record(self) -> None:
+        """At once, or, where a run was refused the same before, with what is counted."""
         if hasattr(self, "store"):
+            self.call(self.counted.write, self.store, Redactor({}))
             events = self.events_since()
             told = [event.data["code"] for event in events if event.kind == "follow_up_refused"]
             assert told == self.refusals

@@ -190,6 +190,48 @@ async def test_doors_that_nobody_stands_behind_say_so(host: Any) -> None:
     ]
 
 
+# ---- what is counted
+
+
+async def test_who_is_turned_away_leaves_a_trace_and_no_flood(host: Any) -> None:
+    """One event a minute for each door and code, whatever comes; and no word of what was sent."""
+    host.job("look")
+    wrong = {"Authorization": "Bearer dbrt_a-guess"}
+    foreign = BASIC | {"Origin": "https://evil.example", "Host": "here.example"}
+    async with host.engine() as engine:
+        for _ in range(20):
+            await host.call(engine, "POST", RUN, headers=wrong)
+            await host.call(engine, "POST", "/automations/other/run", headers=wrong)
+            await host.call(engine, "GET", "/ask", headers=wrong)
+            await host.call(engine, "POST", "/followups", headers=wrong)
+        await host.call(engine, "POST", "/followups")
+        await host.call(engine, "POST", "/ask", headers=foreign)
+        engine.admit(wrong, door="a door of the host")
+        assert await host.events(engine, "caller_refused") == []
+    async with host.client() as client:
+        events = await host.events(client, "caller_refused")
+    assert {(each.data["door"], each.data["code"]): each.data["count"] for each in events} == {
+        ("/automations/{slug}/run", "caller-unknown"): 40,
+        ("/ask", "caller-unknown"): 20,
+        ("/followups", "run-token-unknown"): 21,
+        ("/ask", "caller-foreign"): 1,
+        ("a door of the host", "caller-unknown"): 1,
+    }
+    assert "guess" not in str(events)
+
+
+@pytest.mark.parametrize("path", ["/health", RUN])
+async def test_a_client_writes_them_with_what_is_asked_next(host: Any, path: str) -> None:
+    """It has no loop of its own."""
+    host.job("look")
+    async with host.client() as client:
+        client.admit({})
+        client._refusals._begun -= 61
+        method = "GET" if path == "/health" else "POST"
+        await host.call(client, method, path, headers=BEARER)
+        assert len(await host.events(client, "caller_refused")) == 1
+
+
 # ---- health
 
 

@@ -102,6 +102,28 @@ async def test_what_cannot_be_asked_for_is_a_400(
     assert [event.data["code"] for event in events] == ([code] if code != "body-invalid" else [])
 
 
+async def test_a_run_that_asks_on_and_on_costs_no_row_each_time(host: Any) -> None:
+    """What is refused first is on record at once, with its reason; what follows is counted."""
+
+    async def ask(engine: Engine, token: str) -> Any:
+        for prompt in [" "] * 50 + ["\0"] * 50:
+            body = json.dumps({"prompt": prompt, "after_seconds": 1}).encode()
+            got = await host.call(engine, "POST", "/followups", body=body, headers=bearer(token))
+            assert got.json["code"] == "follow-up-prompt-invalid"
+        body = b'{"prompt": "a", "after_seconds": -1}'
+        await host.call(engine, "POST", "/followups", body=body, headers=bearer(token))
+
+    _, run, _, events = await during(host, ask)
+    assert [event.data["code"] for event in events] == [
+        "follow-up-prompt-invalid",
+        "follow-up-delay",
+    ]
+    assert "blank" in events[0].data["reason"]
+    async with host.client() as client:
+        counted = (await host.events(client, "follow_up_refused"))[2:]
+    assert [(each.run_id, each.data["count"]) for each in counted] == [(run.run_id, 99)]
+
+
 async def test_a_body_that_is_too_large_is_not_read(host: Any) -> None:
     async def ask(engine: Engine, token: str) -> Any:
         body = b'{"prompt": "' + b"a" * 1024 * 1024

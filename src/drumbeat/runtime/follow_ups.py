@@ -25,6 +25,8 @@ class RunFollowUps(FollowUps):
     run_id: str
     _token: str | None = attrs.field(default=None, init=False)
     _open: bool = attrs.field(default=True, init=False)
+    _refused: set[str] = attrs.field(factory=set, init=False)
+    """The codes of what was refused to this run and is on record."""
 
     def env(self) -> dict[str, str]:
         """What a turn's environment has, so that a process in it can ask over HTTP.
@@ -79,9 +81,17 @@ class RunFollowUps(FollowUps):
     async def refuse(self, refusal: Problem) -> FollowUpRefused:
         """Record a refusal, and return what is to be raised.
 
+        Each kind is on record by then. A run that asks again and again costs no row each time: what
+        follows is counted, and written once a minute.
+
         Raises:
             StoreError: it could not be committed.
         """
+        if refusal.code in self._refused:
+            self.services.refusals.note(
+                "follow_up_refused", self.fire.slug, self.run_id, code=refusal.code
+            )
+            return FollowUpRefused(refusal)
         event = self.services.event(
             "follow_up_refused",
             self.services.clock.now(),
@@ -91,6 +101,7 @@ class RunFollowUps(FollowUps):
             reason=refusal.message,
         )
         await self.services.store.record(events=(event,))
+        self._refused.add(refusal.code)
         return FollowUpRefused(refusal)
 
     async def _refusal(self, prompt: str, after: timedelta) -> Problem | None:
@@ -160,9 +171,7 @@ async def ask_with_token(
     services: Services, token: str, prompt: str, *, after: timedelta, slug: str | None
 ) -> Fire:
     """As `Engine.follow_up`, whose docstring says what is raised."""
-    bearer = services.tokens.find(token)
-    if bearer is None:
-        raise unknown_token()
+    bearer = bearer_of(services, token)
     asked = bearer.follow_ups
     if slug is not None and slug != bearer.slug:
         refusal = _no_follow_up(
@@ -174,11 +183,20 @@ async def ask_with_token(
     return await asked.schedule(prompt, after=after)
 
 
-def unknown_token() -> NotFound:
-    """What a token is answered with that stands for no run that is going."""
-    return NotFound(
+def bearer_of(services: Services, token: str) -> Bearer:
+    """Whom a token stands for; one that stands for nobody is counted.
+
+    Raises:
+        NotFound: it belongs to no run that is going.
+    """
+    bearer = services.tokens.find(token)
+    if bearer is not None:
+        return bearer
+    code = "run-token-unknown"
+    services.refusals.note("caller_refused", None, door="/followups", code=code)
+    raise NotFound(
         Problem(
-            code="run-token-unknown",
+            code=code,
             message="the token belongs to no run that is going",
             remedy="use the DRUMBEAT_RUN_TOKEN of a turn while its run is going",
         )

@@ -177,5 +177,9 @@ def _say(event: Event) -> None:
             log.info("webhook_repeated", slug=slug, **facts)
         case "webhook_conflicting":
             log.warning("webhook_conflicting", slug=slug, **facts)
+        case "caller_refused":
+            log.warning("caller_refused", **facts)
+        case "follow_up_refused":
+            log.warning("follow_up_refused", slug=slug, **facts)
         case _:
             log.warning("webhook_refused", slug=slug, **facts)

@@ -21,6 +21,7 @@ from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.log import log, traced
 from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.places import Places
+from drumbeat.runtime.refusals import Refusals
 from drumbeat.runtime.run_tokens import RunTokens
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.skills import Layers
@@ -82,6 +83,10 @@ class Services:
     """Where what would block the loop is done."""
     tokens: RunTokens = attrs.field(factory=RunTokens)
     """Of the runs and replies that are going."""
+    refusals: Refusals = attrs.field(
+        default=attrs.Factory(lambda self: Refusals(clock=self.clock), takes_self=True)
+    )
+    """What is counted before there is an event of it."""
     counting: anyio.Lock = attrs.field(factory=anyio.Lock)
     """Taken to count the follow-ups that are pending and to add one."""
     places: Places = attrs.field(init=False)

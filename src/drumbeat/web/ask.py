@@ -30,7 +30,7 @@ def show_page(client: Client) -> Handler:
     """The handler of GET: the empty form, for who brings the secret; 503 where nobody answers."""
 
     async def handle(request: Request) -> Response:
-        refusal = admitted(client, request)
+        refusal = admitted(client, request, "/ask")
         if refusal is not None:
             return refusal
         try:
@@ -58,7 +58,7 @@ def answer_question(client: Client, *, body_timeout: timedelta) -> Handler:
     """
 
     async def handle(request: Request) -> Response:
-        refusal = admitted(client, request)
+        refusal = admitted(client, request, "/ask")
         if refusal is not None:
             return refusal
         body = await small_body(request, most=_MOST, within=body_timeout)

@@ -29,7 +29,7 @@ def run_automation(client: Client, *, body_timeout: timedelta) -> Handler:
     """
 
     async def handle(request: Request) -> Response:
-        refusal = admitted(client, request)
+        refusal = admitted(client, request, "/automations/{slug}/run")
         if refusal is not None:
             return refusal
         body = await small_body(request, most=_MOST, within=body_timeout)

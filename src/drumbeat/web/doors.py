@@ -106,12 +106,17 @@ def failure(error: DrumbeatError) -> Response:
     return answer(503, code=code, reason="it cannot be done at present; ask again later")
 
 
-def admitted(client: Client, request: Request) -> Response | None:
+def admitted(client: Client, request: Request, door: str) -> Response | None:
     """None for a caller that brings `AGENT_API_SECRET`, else the answer that it gets.
 
     A request that a browser made for another site's page is refused, although it may bring that.
+
+    Args:
+        client: who knows the secret.
+        request: as it came.
+        door: the address, for the count of who is turned away.
     """
-    refused = client.admit(request.headers, method=request.method)
+    refused = client.admit(request.headers, method=request.method, door=door)
     if refused is None:
         return None
     challenge = {"WWW-Authenticate": _CHALLENGE} if refused.status == 401 else None

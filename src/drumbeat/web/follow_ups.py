@@ -42,13 +42,13 @@ def schedule_follow_up(client: Client, *, body_timeout: timedelta) -> Handler:
 
     async def handle(request: Request) -> Response:
         token = _token(request)
-        if token is None:
-            reason = "the run's token is needed: `Authorization: Bearer $DRUMBEAT_RUN_TOKEN`"
-            return _refused(Problem(code="run-token-unknown", message=reason, remedy=""))
         try:
             await client.check_run_token(token)
         except NotFound as error:
-            return _refused(error.problem)
+            if token:
+                return _refused(error.problem)
+            needed = "the run's token is needed: `Authorization: Bearer $DRUMBEAT_RUN_TOKEN`"
+            return _refused(attrs.evolve(error.problem, message=needed))
         body = await small_body(request, most=_MOST, within=body_timeout)
         if isinstance(body, Response):
             return body
@@ -70,12 +70,13 @@ def _refused(problem: Problem) -> Response:
     return answer(status, code=problem.code, reason=problem.message, headers=challenge)
 
 
-def _token(request: Request) -> str | None:
+def _token(request: Request) -> str:
+    """The one token that a request brings; "" for none."""
     given = request.headers.getlist("Authorization")
     if len(given) != 1:
-        return None
+        return ""
     scheme, _, token = given[0].strip().partition(" ")
-    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 @attrs.frozen
