@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 from types import TracebackType
-from typing import Literal, Self
+from typing import Final, Literal, Self
 from uuid import uuid4
 
 import attrs
@@ -16,6 +16,7 @@ from drumbeat.core.git_access import known_secrets
 from drumbeat.core.left_out import told_left_out
 from drumbeat.core.model import (
     Answer,
+    Cause,
     DeliveryIntent,
     Due,
     Env,
@@ -64,6 +65,8 @@ from drumbeat.runtime.webhook_states import webhook_states
 from drumbeat.runtime.workspace import Survey, kind_of, survey
 
 _ALL = 1_000_000
+_WITH_PAYLOAD: Final = frozenset[Cause]({"webhook", "inbox", "manual"})
+"""What comes from outside, or by hand, may bring one."""
 _NEIGHBOURS = 1000
 """So many fires around a moment are looked at to say what became of it."""
 _LEASE = timedelta(minutes=5)
@@ -568,19 +571,39 @@ class Client(Entered):
         store = await self._readable()
         return [] if store is None else await store.fires(slug=slug, limit=limit)
 
-    async def intents(self, sent: Sent | None = None) -> list[DeliveryIntent]:
+    async def intents(
+        self, sent: Sent | None = None, *, limit: int | None = None, payloads: bool = True
+    ) -> list[DeliveryIntent]:
         """Intents, oldest first; with `sent`, those to deliver that stand so.
 
         They are as a deliverer would get them, with known secrets taken out of their fires too.
 
+        Args:
+            sent: how their delivery stands.
+            limit: the most that are returned, the oldest of them; None for all.
+            payloads: False leaves the `payload` of each fire None, and reads none of them. One may
+                have 25 MiB: whoever pulls intents after an outage sets a limit, or asks for none.
+
         Raises:
+            ValueError: `limit` is negative.
             StoreError: the store could not be read.
         """
+        if limit is not None and limit < 0:
+            msg = f"limit must not be negative, not {limit}"
+            raise ValueError(msg)
         store = await self._readable()
-        runs = [] if store is None else await store.runs(sent=sent, limit=_ALL)
-        shown = self._redactor().fire
-        intents = [run.intent for run in reversed(runs) if run.intent is not None]
-        return [attrs.evolve(intent, fire=shown(intent.fire)) for intent in intents]
+        if store is None:
+            return []
+        runs = await store.runs(sent=sent, limit=_ALL, payloads=False)
+        intents = [run.intent for run in reversed(runs) if run.intent is not None][:limit]
+        shown, found = self._redactor().fire, []
+        for intent in intents:
+            fire = intent.fire
+            if payloads and fire.cause in _WITH_PAYLOAD:
+                # A fire that was purged meanwhile is as the intent has it.
+                (fire,) = await store.fires(id=fire.id, limit=1) or (fire,)
+            found.append(attrs.evolve(intent, fire=shown(fire)))
+        return found
 
     async def sessions(self) -> dict[str, Pin]:
         """Which conversation each automation resumes.

@@ -276,6 +276,31 @@ async def test_an_intent_is_acknowledged_once_and_only_when_there_is_one(host: A
         assert len(await host.events(engine, "delivered")) == 1
 
 
+async def test_intents_are_pulled_a_few_at_a_time_and_without_their_payloads(
+    host: Any, statements: list[tuple[str, tuple[Any, ...]]]
+) -> None:
+    """One may have 25 MiB: those that are not handed out are not read."""
+    host.write()
+    async with host.engine(deliverer=None) as engine:
+        for number in range(3):
+            await engine.fire("check", slot=str(number), payload=b"%d" % number)
+            await engine.settled()
+        await engine.run("check")
+        statements.clear()
+        bare = await engine.intents("pending", payloads=False)
+        assert not [sql for sql, _ in statements if "payloads" in sql]
+        first = await engine.intents("pending", limit=2)
+        assert len([sql for sql, _ in statements if "payloads" in sql]) == 2
+        whole = await engine.intents("pending")
+        assert await engine.intents("pending", limit=0) == []
+        with pytest.raises(ValueError, match="limit must not be negative, not -1"):
+            await engine.intents(limit=-1)
+    assert [intent.fire.payload for intent in bare] == [None] * 4
+    assert [intent.fire.payload for intent in whole] == [b"0", b"1", b"2", None]
+    assert first == whole[:2]
+    assert [intent.id for intent in bare] == [intent.id for intent in whole]
+
+
 # ---- foreseeing
 
 

@@ -177,7 +177,8 @@ def _unwritable(root: Path) -> Iterator[Problem]:
 
 
 async def _deliveries(client: Client, now: datetime, *, alone: bool) -> Examined:
-    pending, abandoned = await client.intents("pending"), await client.intents("abandoned")
+    pending = await client.intents("pending", payloads=False)
+    abandoned = await client.intents("abandoned", payloads=False)
     problems: list[Problem] = [
         Finding(
             code="delivery-waiting",

@@ -204,7 +204,7 @@ async def _run(
         record = await engine.run(slug)
         await engine.settled()
         record = await engine.find_run(record.run_id)
-        pending = len(await engine.intents("pending"))
+        pending = len(await engine.intents("pending", payloads=False))
     trial = options["trial"]
     _print_run(output, record, None if trial else engine.data_dir)
     if pending and deliverer is None and not trial:

@@ -38,7 +38,7 @@ def status(output: Output, workspace: Path, data_dir: Path | None) -> None:
 async def _status(output: Output, workspace: Path, data_dir: Path | None) -> None:
     async with Client(workspace, data_dir=data_dir) as client:
         now, found = client.clock.now(), await client.status()
-        pending = await client.intents("pending")
+        pending = await client.intents("pending", payloads=False)
         holder = await EngineLock(client.data_dir).holder()
     zones = zones_of(found)
     never = [
