@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import attrs
 import pytest
 
 from drumbeat import Answer, Fire, Ignored, Refused, WebhookTrigger
@@ -31,6 +32,23 @@ def test_what_starts_nothing_says_why() -> None:
     assert (again.status, said(again)["fire"], again.fire) == (200, "webhook-1", FIRE)
     left_out = webhook_answers.ignored(Ignored(reason="left out"))
     assert (left_out.status, said(left_out)) == (200, {"fire": None, "reason": "left out"})
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "state"),
+    [
+        (None, "", None),
+        ("ran", "failed", "failed"),
+        ("skipped", "disabled", "disabled"),
+        ("skipped", "paused (the vendor is down)", "paused"),
+    ],
+)
+def test_what_came_before_says_what_became_of_it(verdict: Any, reason: str, state: Any) -> None:
+    """Somebody may have sent it again to have it done; why it is paused is nobody else's affair."""
+    fire = attrs.evolve(FIRE, verdict=verdict, reason=reason)
+    answer = webhook_answers.known_before(fire)
+    told = {key: said(answer)[key] for key in ("verdict", "state")}
+    assert told == {"verdict": verdict, "state": state}
 
 
 def test_a_greeting_is_answered_with_what_it_asks() -> None:

@@ -8,7 +8,16 @@ import attrs
 
 from drumbeat.core.model import Fire, RunRecord
 
-__all__ = ["NEAR", "Around", "Known", "Subject", "explain", "paused_reason", "subject_of"]
+__all__ = [
+    "NEAR",
+    "Around",
+    "Known",
+    "Subject",
+    "explain",
+    "is_paused_reason",
+    "paused_reason",
+    "subject_of",
+]
 
 NEAR = timedelta(minutes=1)
 """A fire that is less than this away from a moment is the one that is meant."""
@@ -24,6 +33,11 @@ _PAUSED = "paused ("
 def paused_reason(why: str) -> str:
     """The reason with which a fire is skipped because its automation was paused for `why`."""
     return f"{_PAUSED}{why})"
+
+
+def is_paused_reason(reason: str) -> bool:
+    """Whether `paused_reason` made it."""
+    return reason.startswith(_PAUSED)
 
 
 @attrs.frozen(kw_only=True)
@@ -216,7 +230,7 @@ def _again(fire: Fire, zone: tzinfo) -> str:
 
 def _choice(reason: str) -> str:
     """Whose choice it was that a fire was skipped."""
-    if reason.startswith(_PAUSED):
+    if is_paused_reason(reason):
         return f"it was paused when its turn came {reason.removeprefix('paused ')}"
     return _SKIPPED.get(reason, reason)
 

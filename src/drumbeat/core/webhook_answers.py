@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from drumbeat.core.explain import is_paused_reason
 from drumbeat.core.model import Answer, Fire, Ignored, Refused, WebhookTrigger
 from drumbeat.core.signatures import parse_auth
 
@@ -28,6 +29,10 @@ def settled(fire: Fire, reason: str) -> Answer:
 def known_before(fire: Fire, *, same: bool = True) -> Answer:
     """The same delivery came before, and `fire` is what became of it: 200.
 
+    It says what became of that one, because somebody may have sent it again to have it done: a
+    `verdict`, None until there is one, and the `state` in which its run ended or why there was no
+    run.
+
     Args:
         fire: of the delivery that came before.
         same: whether it had the same body.
@@ -35,7 +40,11 @@ def known_before(fire: Fire, *, same: bool = True) -> Answer:
     reason = "this delivery was received before"
     if not same:
         reason = "another event was received before under the id of this delivery"
-    return _answer(200, {"fire": fire.id, "reason": reason}, fire=fire)
+    state = None if fire.verdict is None else fire.reason
+    if state is not None and is_paused_reason(state):
+        state = "paused"  # why is nobody else's affair
+    said = {"fire": fire.id, "reason": reason, "verdict": fire.verdict, "state": state}
+    return _answer(200, said, fire=fire)
 
 
 def ignored(found: Ignored) -> Answer:
