@@ -179,10 +179,11 @@ def test_a_day_at_the_desk_is_what_its_page_shows(examples: Path, options: tuple
     ],
 )
 def test_the_tests_of_an_example_pass(examples: Path, example: str, passed: int) -> None:
-    """They do what their pages say, all of them."""
+    """They do what their pages say, and leave nothing that a second time would find."""
     ended = python("-m", "pytest", "-q", "-p", "no:cacheprovider", example, cwd=examples)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert f"{passed} passed" in ended.stdout
+    assert list(examples.rglob(".drumbeat")) == []
 
 
 @pytest.mark.slow

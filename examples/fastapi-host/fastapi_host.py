@@ -4,6 +4,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 
@@ -31,30 +32,39 @@ class Team(Deliverer):
         return Receipt(id=intent.id)
 
 
-# Secrets come from the environment: AGENT_API_SECRET is what GitHub signs with.
-engine = Engine(HERE / "workspace", agent=StandIn(), deliverer=Team())
+def make_app(data_dir: Path | None = None) -> FastAPI:
+    """A service with an engine of its own, which can be entered once: so each test makes another.
+
+    Args:
+        data_dir: where the engine keeps its state; `.drumbeat/` in the workspace if None.
+    """
+    # Secrets come from the environment: AGENT_API_SECRET is what GitHub signs with.
+    engine = Engine(HERE / "workspace", agent=StandIn(), deliverer=Team(), data_dir=data_dir)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        """Run what is due while the service runs; leaving lets what goes on end."""
+        async with engine:
+            yield
+
+    app = FastAPI(lifespan=lifespan)
+    app.router.routes.extend(routes(engine))
+
+    @app.get("/")
+    async def front() -> dict[str, int]:
+        """What the service had before goes on beside the doors."""
+        return {"runs": len(await engine.runs())}
+
+    return app
 
 
-@asynccontextmanager
-async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    """Run what is due while the service runs; leaving lets what goes on end."""
-    async with engine:
-        yield
+def serve(app: FastAPI, **where: Any) -> None:
+    """Serve until SIGINT or SIGTERM, and let the engine drain then."""
+    import uvicorn
 
-
-app = FastAPI(lifespan=lifespan)
-app.router.routes.extend(routes(engine))
-
-
-@app.get("/")
-async def front() -> dict[str, int]:
-    """What the service had before goes on beside the doors."""
-    return {"runs": len(await engine.runs())}
+    # Else a client that never ends its request would keep the engine from draining.
+    uvicorn.run(app, timeout_graceful_shutdown=40, **where)
 
 
 if __name__ == "__main__":
-    import uvicorn
-
-    port = int(sys.argv[1]) if len(sys.argv) > 1 else 8000
-    # Else a client that never ends its request would keep the engine from draining.
-    uvicorn.run(app, host="127.0.0.1", port=port, timeout_graceful_shutdown=40)
+    serve(make_app(), host="127.0.0.1", port=int(sys.argv[1]) if len(sys.argv) > 1 else 8000)

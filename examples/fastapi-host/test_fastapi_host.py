@@ -15,6 +15,13 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 SECRET = "it-is-a-secret"  # noqa: S105  one for the test
+SERVE = """
+import sys
+from pathlib import Path
+from fastapi_host import make_app, serve
+
+serve(make_app(Path(sys.argv[1])), fd=int(sys.argv[2]))
+"""
 PRODUCTION = {
     "deployment_status": {"state": "success"},
     "deployment": {"environment": "production"},
@@ -24,14 +31,14 @@ PRODUCTION = {
 class Service:
     """The service in a process of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, data_dir: Path) -> None:
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             listening.listen()
             self.port = listening.getsockname()[1]
             fd = listening.fileno()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "uvicorn", "fastapi_host:app", "--fd", str(fd)],
+                [sys.executable, "-c", SERVE, str(data_dir), str(fd)],
                 cwd=HERE,
                 env=os.environ | {"AGENT_API_SECRET": SECRET},
                 pass_fds=[fd],
@@ -73,9 +80,9 @@ class Service:
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
-    """A service that has started, and that ends well."""
-    service = Service()
+def service(tmp_path: Path) -> Iterator[Service]:
+    """A service that has started, that ends well, and that leaves nothing behind."""
+    service = Service(tmp_path)
     try:
         yield service
         service.process.send_signal(signal.SIGTERM)
