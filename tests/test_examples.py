@@ -23,7 +23,12 @@ JOBS = sorted(EXAMPLES.glob("*/workspace/jobs/*.md"))
 
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
-    """A copy of the examples, as somebody would have them after a clone."""
+    """A copy of the examples, as somebody would have them after a clone.
+
+    Above them lies what is set up for the tests of drumbeat itself, which no example may need.
+    """
+    shutil.copy(EXAMPLES.parent / "pyproject.toml", tmp_path)
+    (tmp_path / "conftest.py").write_text("raise RuntimeError('no set-up for an example')\n")
     copy = tmp_path / "examples"
     shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("__pycache__", ".drumbeat"))
     return copy
@@ -183,6 +188,10 @@ def test_the_tests_of_an_example_pass(examples: Path, example: str, passed: int)
     ended = python("-m", "pytest", "-q", "-p", "no:cacheprovider", example, cwd=examples)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert f"{passed} passed" in ended.stdout
+    page = (examples / example / "README.md").read_text()
+    assert re.search(
+        rf"^\$ pip .*pytest\n\$ python -m pytest examples/{example}$", page, re.MULTILINE
+    )
     assert list(examples.rglob(".drumbeat")) == []
 
 
