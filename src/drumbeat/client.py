@@ -16,6 +16,7 @@ from drumbeat.core.git_access import known_secrets
 from drumbeat.core.left_out import told_left_out
 from drumbeat.core.model import (
     Answer,
+    Automation,
     Cause,
     DeliveryIntent,
     Due,
@@ -287,6 +288,7 @@ class Client(Entered):
             threads=self._threads,
             secrets=self._door_secrets,
             find=self._find_route,
+            broken=self._is_broken,
             obstacle=self._obstacle,
             paused=self._paused,
             put=self._put,
@@ -295,6 +297,9 @@ class Client(Entered):
 
     async def _find_route(self, name: str) -> Route | BrokenRoute | None:
         return await self._book.find(name)
+
+    async def _is_broken(self, automation: Automation) -> bool:
+        return await self._book.is_broken(automation)
 
     def _obstacle(self) -> Problem | None:
         """What keeps fires from being put in, as far as it is known without trying."""

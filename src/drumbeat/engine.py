@@ -32,6 +32,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from drumbeat.client import Client
 from drumbeat.core.git_access import git_token, known_secrets
 from drumbeat.core.model import (
+    Automation,
     Draft,
     Env,
     Fire,
@@ -653,6 +654,11 @@ class Engine(Client):
             if unseen is not None:
                 raise DrumbeatError(unseen)
         return found
+
+    async def _is_broken(self, automation: Automation) -> bool:
+        if self._life is None:
+            return await super()._is_broken(automation)
+        return await self._life.services.workspace.is_broken(automation)
 
     def _obstacle(self) -> Problem | None:
         if self._standing_by:

@@ -608,3 +608,34 @@ async def test_an_empty_required_file_is_found(root: Path) -> None:
     assert (finding.code, finding.severity) == ("required-file-empty", "warning")
     assert "guidance/EMPTY.md" in finding.message
     assert finding.path == Path("automations/a.md")
+
+
+async def test_a_file_is_looked_at_afresh_at_the_price_of_a_stat(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken is what cannot be run as it lies there; what is away at this moment is not."""
+    path = put(root, "a.md")
+    cache = WorkspaceCache(root)
+    await cache.reload()
+    (known,) = cache.workspace.automations
+    assert not await cache.is_broken(known)  # read once more: its stamp is not believed yet
+    await cache.reload()
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "read_inside", None)
+        assert not await cache.is_broken(known)
+    put(root, "a.md", "x")
+    assert await cache.is_broken(known)
+    path.unlink()
+    assert not await cache.is_broken(known)
+    path.symlink_to("nowhere.md")
+    assert not await cache.is_broken(known)
+    path.unlink()
+    os.mkfifo(path)
+    assert await cache.is_broken(known)
+    path.unlink()
+    put(root, "a.md", text(name="B"))
+    assert not await cache.is_broken(known)
+    root.rename(root.with_name("away"))
+    assert not await cache.is_broken(known)
+    root.write_text("")
+    assert not await cache.is_broken(known)

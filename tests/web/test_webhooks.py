@@ -398,6 +398,25 @@ async def test_a_broken_file_asks_its_senders_to_come_again(
         assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
 
 
+@pytest.mark.parametrize("kind", ["engine", "client"])
+async def test_a_slip_that_no_look_has_seen_uses_no_event_up(host: Any, kind: str) -> None:
+    """The file is looked at as the event comes; nothing is kept that a run would abort with."""
+    path = host.job("look", "webhook: door")
+    good = path.read_text(encoding="utf-8")
+    options = {"clock": ManualClock(START)} if kind == "engine" else {}
+    async with getattr(host, kind)(**options) as client:
+        assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
+        path.write_text(good.replace("webhook: door", "webhook: door\ncron: never"))
+        got = await host.call(client, "POST", DOOR, headers=BEARER)
+        assert (got.status, got.json["code"]) == (503, "webhook-route-broken")
+        assert len(await client.fires()) == 1
+        path.unlink()  # as an editor does for a moment
+        assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
+        path.write_text(good)
+        assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
+        assert len(await client.fires()) == 3
+
+
 async def test_a_broken_route_is_counted_once_in_whatever_case_it_is_asked_for(host: Any) -> None:
     """Or everybody could make as many events as its letters have cases."""
     host.job("look", "webhook: Door", "filter: 'a")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import anyio
 
+from drumbeat.core.model import Automation
 from drumbeat.core.routes import BrokenRoute, Route, find_route
 from drumbeat.errors import Problem, WorkspaceError
 from drumbeat.protocols import Clock
@@ -55,6 +56,10 @@ class RouteBook:
         if found is None and self._unseen:
             raise WorkspaceError(self._unseen)
         return found
+
+    async def is_broken(self, automation: Automation) -> bool:
+        """As `WorkspaceCache.is_broken`."""
+        return await self._cache.is_broken(automation)
 
     async def _look(self, now: float) -> None:
         removing = self._removed is None or now - self._removed >= _BETWEEN

@@ -17,7 +17,16 @@ import attrs
 
 from drumbeat.core import webhook_answers
 from drumbeat.core.explain import paused_reason
-from drumbeat.core.model import Accepted, Answer, Env, Fire, Ignored, Refused, WebhookTrigger
+from drumbeat.core.model import (
+    Accepted,
+    Answer,
+    Automation,
+    Env,
+    Fire,
+    Ignored,
+    Refused,
+    WebhookTrigger,
+)
 from drumbeat.core.routes import BrokenRoute, Route
 from drumbeat.core.webhooks import check_head, check_webhook
 from drumbeat.errors import DrumbeatError, Problem
@@ -46,6 +55,8 @@ class WebhookDoor:
     secrets: Callable[[], Env]
     find: Callable[[str], Awaitable[Route | BrokenRoute | None]]
     """Finds a route; raises `DrumbeatError` when nobody can tell."""
+    broken: Callable[[Automation], Awaitable[bool]]
+    """Whether the file of a route is broken at this moment, whatever it was when it was found."""
     obstacle: Callable[[], Problem | None]
     """What keeps fires from being put in at present."""
     paused: Callable[[], Awaitable[Mapping[str, str]]]
@@ -79,6 +90,11 @@ class WebhookDoor:
         obstacle = self.obstacle()
         if obstacle is not None:
             return webhook_answers.refused(_unavailable(obstacle.code))
+        # Its run would abort for it, and the event be used up by a slip of the pen.
+        with holding(self.clock, "a webhook's file"):
+            broken = await self.broken(automation)
+        if broken:
+            return self._turn_away(name, BrokenRoute(slug=automation.slug, route=trigger.route))
         try:
             return await self._commit(found, decision)
         except DrumbeatError as error:

@@ -212,6 +212,17 @@ class WorkspaceCache:
         """
         return await self._threads.run(_read, self._path, slug, self._files, self._systems)
 
+    async def is_broken(self, automation: Automation) -> bool:
+        """Whether the file of one of its automations, as it lies on the disk, is broken by itself.
+
+        One that is unchanged since the last reloads costs one stat. One that is not there at this
+        moment, alone or with its folder, is not broken. Runs in a thread.
+        """
+        path = Path(str(automation.path))
+        return await self._threads.run(
+            _is_broken, self._path, path, self._files.get(path), self._systems
+        )
+
 
 # ---- one file
 
@@ -443,6 +454,22 @@ def _read(
     if file.automation is None or file.problems or clashes:
         raise AutomationError((*file.problems, *clashes))
     return file.automation
+
+
+def _is_broken(
+    root: Path, path: Path, known: _File | None, systems: Collection[str] | None
+) -> bool:
+    try:
+        if known is not None and known.settled and _stamp((root / path).lstat()) == known.stamp:
+            return bool(known.problems)
+        data = read_inside(root, path)
+    except FileFault as fault:
+        return fault.kind != "missing"
+    except OSError:
+        return False  # it cannot be looked at, so what is known of it stands
+    if known is not None and sha256(data).digest() == known.digest:
+        return bool(known.problems)
+    return bool(judged(data, path, systems)[1])
 
 
 def _findings(workspace: Workspace) -> list[Finding]:
