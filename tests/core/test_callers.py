@@ -35,6 +35,14 @@ def test_nothing_else_does(value: str) -> None:
     assert "correct horse" not in refused.reason
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_end_behind_the_secret_is_no_part_of_it(end: str) -> None:
+    """A file has one from which it was read; no header could bring it."""
+    secrets = {"AGENT_API_SECRET": f"correct horse{end}"}
+    assert check_caller({"authorization": "Bearer correct horse"}, secrets=secrets, now=NOW) is None
+    assert check_caller({"authorization": "Bearer correct"}, secrets=secrets, now=NOW) is not None
+
+
 @pytest.mark.parametrize("secrets", [{}, {"AGENT_API_SECRET": "  "}])
 def test_without_a_secret_it_is_shut(secrets: dict[str, str]) -> None:
     """An empty one opens to nobody."""

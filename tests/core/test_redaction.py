@@ -34,6 +34,8 @@ TOKEN = "tok-12345678"
         ({"K": "line one\nline two"}, "x line one\nline two y", "x [redacted K] y"),
         ({"R": ".*+?[a-z]"}, "a .*+?[a-z] b", "a [redacted R] b"),
         ({}, TOKEN, TOKEN),
+        ({"T": f"{TOKEN}\r\n"}, f"a {TOKEN} b", "a [redacted T] b"),
+        ({"T": "1234567\n"}, "1234567\n", "1234567\n"),
         ({"T": TOKEN}, f"…{TOKEN[1:]} b", "…[redacted T] b"),
         ({"T": TOKEN}, f"… said: …{TOKEN[-4:]}", "… said: …[redacted T]"),
         ({"T": TOKEN}, f"…{TOKEN[-3:]} {TOKEN[1:]}", f"…{TOKEN[-3:]} {TOKEN[1:]}"),

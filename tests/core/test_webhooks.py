@@ -124,6 +124,15 @@ def test_a_missing_secret_refuses_that_trigger_and_names_the_variable(
     assert name in answer.reason
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_end_behind_a_secret_is_no_part_of_it(end: str) -> None:
+    """A file has one from which it was read, and no sender knows of it."""
+    secrets = {name: value + end for name, value in SECRETS.items()}
+    assert isinstance(check(BEARER, secrets=secrets), Accepted)
+    signed = hmac.new(SECRET.encode(), b"{}", "sha256").hexdigest()
+    assert isinstance(check({"X-Sig": signed}, auth="hmac:X-Sig", secrets=secrets), Accepted)
+
+
 def test_a_wrong_sender_is_refused_without_a_word_about_the_filter() -> None:
     answer = check({"Authorization": "Bearer no"}, b"no json", filter="a==b")
     assert isinstance(answer, Refused)

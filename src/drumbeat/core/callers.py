@@ -11,6 +11,7 @@ from datetime import datetime
 from urllib.parse import urlsplit
 
 from drumbeat.core.model import Refused
+from drumbeat.core.redaction import one_line
 from drumbeat.core.signatures import Headers, check_signature, parse_auth
 
 __all__ = ["check_caller", "is_foreign"]
@@ -42,7 +43,7 @@ def check_caller(
         in). No reason holds a secret or a header.
     """
     bearer = parse_auth("bearer")
-    secret = secrets.get(bearer.secret_name, "")
+    secret = one_line(secrets.get(bearer.secret_name, ""))
     if not secret.strip():
         return Refused(
             code="caller-secret-missing",

@@ -9,7 +9,7 @@ import attrs
 from drumbeat.core.identity import TOKEN_FORM
 from drumbeat.core.model import Fire
 
-__all__ = ["CUT", "Redactor"]
+__all__ = ["CUT", "Redactor", "one_line"]
 
 CUT = "…"
 """Stands where the beginning of a text was cut away."""
@@ -21,13 +21,19 @@ _TOKEN_REST = re.compile(rf"(?<={CUT})[A-Za-z0-9_-]{{20,48}}(?![A-Za-z0-9_-])")
 _TOKEN_IN = "DRUMBEAT_RUN_TOKEN"  # noqa: S105  the name of the variable that holds one
 
 
+def one_line(secret: str) -> str:
+    """A secret without the line end behind it, as a file has that was read into a variable."""
+    return secret.rstrip("\r\n")
+
+
 class Redactor:
     """Replaces known secret values by `[redacted NAME]`.
 
-    Only values of 8 characters and more count: shorter ones stand in ordinary text by chance. A
-    value is found as it stands, never in another case or encoding. Overlapping occurrences are all
-    taken out, and one that lies wholly inside another goes with the longer one. Of a value that was
-    cut the rest goes too: 4 characters and more of its end, directly behind a `CUT`.
+    Only values of 8 characters and more count, a line end behind them aside: shorter ones stand in
+    ordinary text by chance. A value is found as it stands, never in another case or encoding.
+    Overlapping occurrences are all taken out, and one that lies wholly inside another goes with the
+    longer one. Of a value that was cut the rest goes too: 4 characters and more of its end,
+    directly behind a `CUT`.
 
     The tokens of runs go in the same way, by their form and not by a list: so it takes them out of
     what is written after the run's end, and in another process. Behind a `CUT`, a word of 20 to 48
@@ -42,7 +48,8 @@ class Redactor:
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._names: dict[str, str] = {}
-        for name, value in sorted(secrets.items()):
+        for name, given in sorted(secrets.items()):
+            value = one_line(given)
             if len(value) >= _SHORTEST and value.strip():
                 self._names.setdefault(value, name)
         # By how a rest begins, so that a text full of cuts costs one look-up at each of them.

@@ -9,6 +9,7 @@ from drumbeat.core.callers import is_foreign
 from drumbeat.core.filters import parse_filter, read_payload
 from drumbeat.core.messages import quoted
 from drumbeat.core.model import Accepted, Automation, Ignored, Refused, WebhookTrigger
+from drumbeat.core.redaction import one_line
 from drumbeat.core.signatures import Auth, Headers, check_proof, check_signature, parse_auth
 from drumbeat.errors import Problem
 
@@ -65,7 +66,7 @@ def check_webhook(
         return refused
     auth, found = parse_auth(trigger.auth), Headers(headers)
     expression = None if trigger.filter is None else parse_filter(trigger.filter)
-    secret = secrets[auth.secret_name]
+    secret = one_line(secrets[auth.secret_name])
     checked = check_signature(auth, headers=found, body=body, secret=secret, now=now)
     if isinstance(checked, Refused):
         return checked
@@ -134,7 +135,7 @@ def check_head(
             reason=f"this route takes {trigger.method.upper()} alone",
             status=405,
         )
-    secret = secrets.get(auth.secret_name, "")
+    secret = one_line(secrets.get(auth.secret_name, ""))
     if not secret.strip():
         return Refused(
             code="webhook-secret-missing",

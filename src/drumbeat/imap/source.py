@@ -11,6 +11,7 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 
 from drumbeat.core.model import Env, MailBatch
+from drumbeat.core.redaction import one_line
 from drumbeat.errors import MailError, Problem
 from drumbeat.imap.connection import Address, Line, Server, is_loopback, unreachable
 from drumbeat.imap.folder import Folder
@@ -156,7 +157,7 @@ class ImapSource(MailSource):
     def _secret(self) -> str:
         env = os.environ if self._env is None else self._env
         given = env.get(self._variable, "") if self._password is None else self._password
-        password = given.rstrip("\r\n")  # as a file that was read into a variable ends
+        password = one_line(given)
         where = "the argument `password`" if self._password is not None else self._variable
         if not password or any(char in password for char in "\r\n\0"):
             raise MailError(
