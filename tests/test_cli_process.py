@@ -273,6 +273,27 @@ def test_without_the_extra_the_remedy_is_named(missing: str) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "extra, library, broken",
+    [
+        ("web", "starlette", "drumbeat.web.doors"),
+        ("imap", "imapclient", "drumbeat.imap.folder"),
+    ],
+)
+def test_an_edge_without_its_extra_names_the_remedy(extra: str, library: str, broken: str) -> None:
+    """It is the import's own error, with what to install; other modules stay what they are."""
+    ended = python(f"import sys; sys.modules[{library!r}] = None; import drumbeat.{extra}")
+    (*_, last) = ended.stderr.splitlines()
+    assert last == (
+        f"ModuleNotFoundError: drumbeat.{extra} needs {library}, which is not installed; "
+        f"in a clone of the repository: pip install '.[{extra}]'"
+    )
+    ended = python(f"import sys; sys.modules[{broken!r}] = None; import drumbeat.{extra}")
+    assert f"ModuleNotFoundError: import of {broken} halted" in ended.stderr
+    assert "pip install" not in ended.stderr
+
+
 def test_another_missing_module_is_not_taken_for_the_extra() -> None:
     """A broken installation shows itself."""
     ended = python(

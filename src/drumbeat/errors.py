@@ -298,3 +298,27 @@ class ConversationNotFound(AgentError):
         self, message: str, *, code: str = "conversation-missing", usage: Usage | None = None
     ) -> None:
         super().__init__(message, code=code, usage=usage)
+
+
+def extra_missing(
+    error: ModuleNotFoundError, module: str, *, extra: str, brings: str
+) -> ModuleNotFoundError:
+    """What an edge raises whose library could not be imported: how to get it, if that is missing.
+
+    Args:
+        error: what the import raised.
+        module: the edge.
+        extra: which of drumbeat's extras the edge needs.
+        brings: the library that the extra brings.
+
+    Returns:
+        `error` itself when another module is missing: a broken installation shows itself.
+    """
+    if str(error.name).partition(".")[0] != brings:
+        return error
+    return ModuleNotFoundError(
+        f"{module} needs {brings}, which is not installed; in a clone of the repository: "
+        f"pip install '.[{extra}]'",
+        name=error.name,
+        path=error.path,
+    )

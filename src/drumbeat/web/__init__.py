@@ -5,9 +5,14 @@ The bodies of requests are never trusted in size, and no answer holds a secret.
 
 from datetime import timedelta
 
-from starlette.routing import BaseRoute, Route
-
 from drumbeat.client import Client
+from drumbeat.errors import extra_missing
+
+try:
+    from starlette.routing import BaseRoute, Route
+except ModuleNotFoundError as error:
+    raise extra_missing(error, "drumbeat.web", extra="web", brings="starlette") from None
+
 from drumbeat.web.ask import answer_question, show_page
 from drumbeat.web.automations import run_automation
 from drumbeat.web.doors import Door
