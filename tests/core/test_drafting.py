@@ -50,6 +50,29 @@ def test_a_fence_within_the_prompt_stays() -> None:
     assert read_draft(f"{NAME}\n````md\n{file}````") == JobDraft(slug="shelf-look", text=file)
 
 
+@pytest.mark.parametrize(
+    "second",
+    [
+        f"jobs/two.md\n{FILE}",
+        f"**`jobs/two.md`**:\n\n```md\n{FILE}```\n",
+        f"```\n\n# jobs/two.md\n```\n{FILE}",
+    ],
+)
+def test_a_second_file_is_no_part_of_the_first_ones_prompt(second: str) -> None:
+    problem = read_draft(f"{NAME}\n{FILE}\n{second}")
+    assert isinstance(problem, Problem)
+    assert problem.code == "draft-unreadable"
+    assert "second file, 'jobs/two.md'" in problem.message
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["See jobs/two.md\n---\n", "two.md\n---\n", "jobs/two.md\nis another.\n", "jobs/two.md\n"],
+)
+def test_a_prompt_may_name_another_file(prompt: str) -> None:
+    assert read_draft(f"{NAME}\n{FILE}{prompt}") == JobDraft(slug="shelf-look", text=FILE + prompt)
+
+
 def test_what_looks_like_a_line_end_stays_what_it_is() -> None:
     file = FILE.replace("the shelf", "the\u2028shelf\x0c")
     assert read_draft(f"{NAME}\n{file}") == JobDraft(slug="shelf-look", text=file)

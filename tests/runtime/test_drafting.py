@@ -250,6 +250,20 @@ async def test_a_folder_that_leads_out_of_the_workspace_is_refused(
     assert below(outside) == []
 
 
+@pytest.mark.parametrize("hidden", [".git/hooks", ".drumbeat", "content/.cache"])
+async def test_a_folder_that_leads_to_what_others_keep_is_refused(host: Any, hidden: str) -> None:
+    """What lies in a hidden folder is no part of the workspace's content."""
+    (host.workspace / hidden).mkdir(parents=True, exist_ok=True)
+    (host.workspace / "jobs").symlink_to(hidden)
+    agent = answers(host)
+    async with host.engine() as engine:
+        with pytest.raises(WorkspaceError) as caught:
+            await engine.draft_job(WISH)
+    assert caught.value.problem.code == "jobs-folder-outside"
+    assert "hidden" in caught.value.problem.message
+    assert agent.turns == []
+
+
 async def test_a_link_within_the_workspace_will_do(host: Any) -> None:
     (host.workspace / "content").mkdir()
     (host.workspace / "jobs").symlink_to("content")

@@ -70,6 +70,8 @@ async def test_it_can_wait(host: Any) -> None:
         b'{"after": 1e300}',
         b'{"after": NaN}',
         b'{"after": 999999999999}',
+        b'{"after": 2592001}',
+        b'{"after": -1e300}',
     ],
 )
 async def test_a_body_that_says_nothing_clear_starts_nothing(host: Any, body: bytes) -> None:

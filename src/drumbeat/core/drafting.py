@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from drumbeat.core.context import render_sections, section_tag
+from drumbeat.core.messages import quoted
 from drumbeat.core.vocabulary import JOB, Key
 from drumbeat.errors import Problem
 
@@ -113,7 +114,22 @@ def read_draft(answer: str) -> JobDraft | Problem:
     body = _unfenced(lines[1:])
     if not body or body[0].rstrip() != "---":
         return _unreadable("below the path there is no file that begins with a line `---`")
+    second = _second_file(body)
+    if second is not None:
+        return _unreadable(f"the answer has a second file, {quoted(second)}")
     return JobDraft(slug=name["slug"], text="\n".join(body) + "\n")
+
+
+def _second_file(body: Sequence[str]) -> str | None:
+    """The line with the path of another file: it would become part of the first one's prompt."""
+    filled = [line.rstrip() for line in body if line.strip()]
+    for number, line in enumerate(filled):
+        below = [each for each in filled[number + 1 : number + 3] if not _FENCE.fullmatch(each)]
+        if below[:1] == ["---"] and len(line) <= _LONGEST_NAME_LINE and "jobs/" in line:
+            found = _NAME_LINE.fullmatch(line)
+            if found is not None:
+                return f"jobs/{found['slug']}.md"
+    return None
 
 
 def _unfenced(lines: Sequence[str]) -> Sequence[str]:

@@ -146,13 +146,18 @@ def _check_folder(workspace: Path) -> None:
     """Make sure that what is put into `jobs/` lands in the workspace.
 
     Raises:
-        WorkspaceError: it is a link out of the workspace, or no folder.
+        WorkspaceError: it is a link out of the workspace or into a hidden folder of it, or no
+            folder.
     """
     folder = workspace / _JOBS
     if folder.is_dir():
-        if folder.resolve().is_relative_to(workspace.resolve()):
+        whole, real = workspace.resolve(), folder.resolve()
+        inside = real.is_relative_to(whole)
+        # Of what others keep in the workspace, such as hooks of Git, a link makes no jobs.
+        if inside and not any(part.startswith(".") for part in real.relative_to(whole).parts):
             return
-        code, what = "jobs-folder-outside", f"{folder} is a link out of the workspace"
+        where = "into a hidden folder" if inside else "out of the workspace"
+        code, what = "jobs-folder-outside", f"{folder} is a link {where}"
     elif not os.path.lexists(folder):
         return
     else:

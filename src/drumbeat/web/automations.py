@@ -15,13 +15,15 @@ from drumbeat.web.doors import Handler, admitted, answer, shown, small_body
 __all__ = ["run_automation"]
 
 _MOST = 65_536
+_LATEST = timedelta(days=30)
+"""As for follow-ups: what is asked for later than that is a slip, or is never looked at again."""
 
 
 def run_automation(client: Client, *, body_timeout: timedelta) -> Handler:
     """The handler: 202 with the id of the fire, once that is committed.
 
-    The body may be a JSON object with `after`, in seconds. An `Idempotency-Key` is the fire's slot:
-    asked again under the same one, it is the same fire.
+    The body may be a JSON object with `after`, in seconds, 30 days at most. An `Idempotency-Key` is
+    the fire's slot: asked again under the same one, it is the same fire.
 
     Args:
         client: whose door it is.
@@ -39,14 +41,11 @@ def run_automation(client: Client, *, body_timeout: timedelta) -> Handler:
         if isinstance(asked, str):
             return answer(400, code="body-invalid", reason=asked)
         key = request.headers.get("Idempotency-Key", "").strip()
-        try:
-            fire = await client.fire(
-                request.path_params["slug"],
-                after=asked.after,
-                slot=bounded_slot(key) if key else None,
-            )
-        except ValueError as error:
-            return answer(400, code="body-invalid", reason=str(error))
+        fire = await client.fire(
+            request.path_params["slug"],
+            after=asked.after,
+            slot=bounded_slot(key) if key else None,
+        )
         return shown({"fire": fire.id}, status=202)
 
     return handle
@@ -74,6 +73,11 @@ def _read(body: bytes) -> _Asked | str:
     if isinstance(after, bool) or not isinstance(after, int | float):
         return "`after` has to be a number of seconds"
     try:
-        return _Asked(timedelta(seconds=after))
-    except (OverflowError, ValueError):
-        return "`after` is no time that ends before the year 9999"
+        asked = _Asked(timedelta(seconds=after))
+    except ValueError:
+        return "`after` is no number"
+    except OverflowError:
+        asked = _Asked(timedelta.max if after > 0 else timedelta.min)
+    if not timedelta(0) <= asked.after <= _LATEST:
+        return f"`after` has to be from 0 to {_LATEST.total_seconds():.0f} seconds"
+    return asked
