@@ -180,7 +180,7 @@ def test_a_day_at_the_desk_is_what_its_page_shows(examples: Path, options: tuple
         ("in-your-tests", 7),
         ("chat-replies", 4),
         ("follow-up-chain", 3),
-        ("fastapi-host", 1),
+        ("fastapi-host", 2),
     ],
 )
 def test_the_tests_of_an_example_pass(examples: Path, example: str, passed: int) -> None:

@@ -1,11 +1,13 @@
 """A FastAPI service with an engine inside: GitHub tells it of deployments, and an agent looks."""
 
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 from fastapi import FastAPI
 
 from drumbeat import Agent, Deliverer, DeliveryIntent, Engine, Receipt, Reply, Turn
@@ -32,6 +34,15 @@ class Team(Deliverer):
         return Receipt(id=intent.id)
 
 
+async def end_with(engine: Engine) -> None:
+    """End the process if the engine fails: else the service answers 503 until somebody looks."""
+    try:
+        await engine.wait()
+    except Exception:  # noqa: BLE001  whatever it was: the log has it as `engine_failed`
+        # This is how a server is asked to stop.
+        signal.raise_signal(signal.SIGTERM)
+
+
 def make_app(data_dir: Path | None = None) -> FastAPI:
     """A service with an engine of its own, which can be entered once: so each test makes another.
 
@@ -44,8 +55,10 @@ def make_app(data_dir: Path | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         """Run what is due while the service runs; leaving lets what goes on end."""
-        async with engine:
+        async with engine, anyio.create_task_group() as group:
+            group.start_soon(end_with, engine)
             yield
+            group.cancel_scope.cancel()
 
     app = FastAPI(lifespan=lifespan)
     app.router.routes.extend(routes(engine))

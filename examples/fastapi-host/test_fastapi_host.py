@@ -103,3 +103,10 @@ def test_a_deployment_is_looked_at_once(service: Service) -> None:
     assert service.event("2", staging) == 200
     assert service.event("3", PRODUCTION, secret="another") == 401  # noqa: S106  a wrong one
     assert service.ask("GET", "/") == (200, {"runs": 1})
+
+
+def test_the_service_ends_when_its_engine_fails(service: Service, tmp_path: Path) -> None:
+    """So that whoever looks after the service starts another one."""
+    assert service.ask("GET", "/health")[0] == 200
+    (tmp_path / "engine.lock").unlink()  # somebody tidies up
+    assert service.process.wait(timeout=60) == -signal.SIGTERM
