@@ -53,6 +53,7 @@ def test_what_is_no_mark_is_refused(text: str) -> None:
         (b"From : a@b\r\n", (("From ", "a@b"),)),
         (b"From: a@b\r\nno header\r\n folded\r\nFrom: c@d\r\n", (("From", "a@b"), ("From", "c@d"))),
         (b" folded into nothing\r\nA: b\r\n", (("A", "b"),)),
+        (b"A: b\r\n" + b" c\n" * 3 + b"D: e\n" + b"\tf" * 2, (("A", "b c c c"), ("D", "e\tf\tf"))),
         (b"Subject: caf\xc3\xa9\r\nX: caf\xe9\r\n", (("Subject", "café"), ("X", "café"))),
         (b"Subject: a\0b\rFrom: c\r\n", (("Subject", "a\0b\rFrom: c"),)),
         (b"A:\r\n", (("A", ""),)),

@@ -1,6 +1,7 @@
 """Inboxes: mail that passes makes fires, what is dropped is told once, and no mark is lost."""
 
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -15,11 +16,13 @@ from drumbeat import (
     Engine,
     MailBatch,
     MailError,
+    MailMessage,
     Problem,
     RunRecord,
     StoreError,
     Turn,
 )
+from drumbeat.core.senders import MailDecision, decide_mail
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ManualClock, ScriptedAgent, ScriptedMailbox, check_mail_source, drive
 
@@ -224,6 +227,31 @@ async def test_what_is_dropped_beside_mail_that_passes_is_told_once_over_all_its
     assert (seen(run), run.state) == (["Real"], "succeeded")
     assert run.fire.id != fire.id
     assert box.polls[-1] == "1:2:0"
+
+
+async def test_long_headers_are_read_beside_the_loop_and_ordinary_ones_on_it(
+    host: Any, box: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger decides how long it takes to read them."""
+    read: dict[str, int] = {}
+
+    def decide(message: MailMessage, **given: Any) -> MailDecision:
+        decision = decide_mail(message, **given)
+        read[decision.subject] = threading.get_ident()
+        return decision
+
+    monkeypatch.setattr("drumbeat.runtime.inbox.decide_mail", decide)
+    job(host)
+    async with host.engine(mail={"imap": box}) as engine:
+        await pass_time(engine, MINUTE)
+        box.mail("Short")
+        box.mail("Long", cc="a," * 2_000)
+        (run,) = await pass_time(engine, POLL)
+    assert seen(run) == ["Short", "Long"]
+    assert {subject: where == threading.get_ident() for subject, where in read.items()} == {
+        "Short": True,
+        "Long": False,
+    }
 
 
 async def test_two_jobs_that_answer_mail_do_not_answer_each_other(host: Any, box: Mailbox) -> None:

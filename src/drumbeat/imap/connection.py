@@ -20,14 +20,13 @@ from imapclient import IMAPClient
 
 from drumbeat.errors import MailError, Problem
 
-__all__ = ["MOST", "Address", "Line", "Server", "is_loopback", "unreachable"]
+__all__ = ["Address", "Line", "Server", "is_loopback", "unreachable"]
 
 Address = tuple[int, int, Any]
 
 MIB = 1024 * 1024
 _LONGEST_LINE = 8 * MIB  # the numbers of 800,000 messages
-MOST = 64 * MIB
-"""So much of one answer is read, in bytes."""
+_MOST = 64 * MIB  # of one answer
 _FAREWELL = 5.0  # seconds
 _REFUSALS = ("AUTHENTICATIONFAILED", "AUTHORIZATIONFAILED", "CONTACTADMIN", "EXPIRED")
 
@@ -279,7 +278,7 @@ class _Client(IMAPClient):  # type: ignore[misc]  # the library ships no types
 
     def allow_an_answer(self) -> None:
         """Let the next answer be as long as any."""
-        self._imap.left = MOST
+        self._imap.left = _MOST
 
 
 class _Wire(imaplib.IMAP4):
@@ -288,7 +287,7 @@ class _Wire(imaplib.IMAP4):
     def __init__(self, made: socket.socket, host: str, line: Line) -> None:
         self._made = made
         self._line = line
-        self.left = MOST
+        self.left = _MOST
         super().__init__(host)  # by which STARTTLS checks the certificate
 
     def _create_socket(self, timeout: float | None = None) -> socket.socket:

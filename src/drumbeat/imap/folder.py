@@ -11,7 +11,6 @@ import attrs
 from drumbeat.core.model import MailBatch, MailMessage
 from drumbeat.errors import MailError, Problem
 from drumbeat.imap.authentication import dmarc_result
-from drumbeat.imap.connection import MOST
 from drumbeat.imap.headers import Headers, message_id, parse_headers
 from drumbeat.imap.mark import Mark, format_mark
 
@@ -19,9 +18,9 @@ __all__ = ["MAX_HEADERS", "Folder"]
 
 MAX_HEADERS = 256 * 1024
 _HEADER = f"BODY.PEEK[HEADER]<0.{MAX_HEADERS}>"
-# Whoever writes the mails of an answer may make each as large as it can be: that has to fit, and
-# half of the answer is left for what a server writes around them.
-_ENOUGH = MOST // 2  # bytes of headers in a batch, give or take one answer
+# Strangers may make each message as large as it can be, and its headers so that they take long to
+# read, seconds for a MiB: a batch has to fit into an answer, and to be read in the time of a poll.
+_ENOUGH = 4 * 1024 * 1024  # bytes of headers in a batch, give or take one answer
 _AT_ONCE = _ENOUGH // MAX_HEADERS  # messages in an answer
 _LARGEST = 2**32 - 1  # RFC 3501, section 2.3.1.1
 _OVERLAP = timedelta(days=2)  # zones, and clocks that differ

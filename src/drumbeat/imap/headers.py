@@ -19,15 +19,15 @@ def parse_headers(block: bytes) -> Headers:
     are not. Lines that are no header are passed over, and what follows them is read: a program that
     stops there must not see fewer senders than one that goes on.
     """
-    fields: list[bytes] = []
+    fields: list[list[bytes]] = []
     for line in re.split(rb"\r?\n", block):
         if not line:
             break
         if line[:1] in (b" ", b"\t") and fields:
-            fields[-1] += line
+            fields[-1].append(line)
         else:
-            fields.append(line)
-    found = (_FIELD.fullmatch(field) for field in fields)
+            fields.append([line])
+    found = (_FIELD.fullmatch(b"".join(lines)) for lines in fields)
     return tuple((_text(each[1]), _text(each[2]).strip()) for each in found if each is not None)
 
 

@@ -59,7 +59,7 @@ class ImapSource(MailSource):
             verify lets anybody on the way read the password.
         folder: which folder, as people see its name.
         timeout: how long one poll may take, from connecting to logging out.
-        max_batch: how many messages one poll brings at most, 1 to 500. One that has brought 32 MiB
+        max_batch: how many messages one poll brings at most, 1 to 500. One that has brought 4 MiB
             of headers leaves the others to the next.
         authserv_id: by what name the receiving server calls itself in `Authentication-Results`;
             None trusts no such header, and no message has a DMARC result.

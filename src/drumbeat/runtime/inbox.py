@@ -5,6 +5,7 @@ What is remembered of it is one mark (`core/inbox.py`), read afresh before each 
 a fire, that fire is out for a batch and nothing is asked. A poll writes once: the fire with the
 mark that names it and the events of what was dropped, or the mark behind a batch of drops. Nothing
 that a poll brought is kept in memory, so whatever fails or dies, the same mail is asked for again.
+Strangers decide how long it takes to read a header, so long ones are read in a thread.
 
 An inbox of a file that is disabled, or paused, is polled all the same: the dispatcher skips its
 fires, so there is a record of what nobody saw. That of a broken file is not polled until the file
@@ -52,6 +53,8 @@ from drumbeat.runtime.services import Services
 _REFUSED = "inbox-refused:"
 _SHOWN = 200
 """So much of a sender, a subject or an id stands in an event."""
+_AT_HAND = 4 * 1024
+"""Headers of so many characters are read on the loop; the worst of them take 20 ms."""
 
 
 @attrs.define(kw_only=True)
@@ -335,20 +338,14 @@ class Inboxes:
     async def _sort(
         self, box: _Box, standing: Standing, batch: MailBatch, now: datetime
     ) -> _Sorted:
-        trigger, found = box.trigger, _Sorted()
+        found = _Sorted()
         known = frozenset(standing.handled) if batch.restarted else frozenset[str]()
         for message in batch.messages:
             await anyio.lowlevel.checkpoint()
-            digest = message_digest(message)
-            if digest in known:
+            digest, decision = await self._judged(box, message, known)
+            if decision is None:
                 continue
             found.handled.append(digest)
-            decision = decide_mail(
-                message,
-                address=trigger.address,
-                allow_from=trigger.allow_from,
-                others=self._addresses,
-            )
             if decision.passes:
                 found.passing.append((message, decision))
                 continue
@@ -357,6 +354,16 @@ class Inboxes:
             if told not in standing.told:
                 found.dropped.append(self._dropped(box, message, decision, now))
         return found
+
+    async def _judged(
+        self, box: _Box, message: MailMessage, known: frozenset[str]
+    ) -> tuple[str, MailDecision | None]:
+        """The digest of a message, and what is decided on it; None for one of the known."""
+        services, call = self.services, (message, known, box.trigger, self._addresses)
+        if sum(len(name) + len(value) for name, value in message.headers) <= _AT_HAND:
+            return _judge(*call)
+        with holding(services.clock, f"mail of {box.shown}"):
+            return await services.threads.run(_judge, *call)
 
     def _dropped(
         self, box: _Box, message: MailMessage, decision: MailDecision, now: datetime
@@ -418,6 +425,16 @@ def _mark_remedy(key: str) -> str:
         "drumbeat.db; to pass over what lies in the mailbox instead, stop the engine and delete "
         f"the mark {key!r} from the table `marks`"
     )
+
+
+def _judge(
+    message: MailMessage, known: frozenset[str], trigger: InboxTrigger, others: frozenset[str]
+) -> tuple[str, MailDecision | None]:
+    digest = message_digest(message)
+    if digest in known:
+        return digest, None
+    address, allow_from = trigger.address, trigger.allow_from
+    return digest, decide_mail(message, address=address, allow_from=allow_from, others=others)
 
 
 __all__ = ["Inboxes"]
