@@ -329,6 +329,30 @@ async def test_a_clock_that_is_ahead_as_the_machine_starts_erases_nothing(host: 
         assert [line["event"] for line in logs if line["event"] == "clock_doubted"] != []
 
 
+async def test_a_clock_that_leaps_again_and_again_erases_nothing(host: Any) -> None:
+    """From one start to the next, or while an engine runs: it has stood by none of them."""
+    host.write()
+    async with host.engine(settings=SHORT) as engine:
+        await engine.run("check")
+        right = host.clock.now()
+    for year in (2031, 2033, 2034):
+        host.clock = ManualClock(datetime(year, 3, 2, tzinfo=UTC))
+        with capture_logs() as logs:
+            async with host.engine(settings=SHORT) as engine:
+                await drive(engine, until=host.clock.now() + timedelta(minutes=1))
+                assert len(await engine.runs()) == 1
+        assert "clock_doubted" in [line["event"] for line in logs]
+    async with host.engine(settings={**SHORT, "tidy_interval": HOUR}) as engine:
+        for days in (0, 3, 400, 5):
+            host.clock.jump(days * DAY)
+            await drive(engine, until=host.clock.now() + 2 * HOUR)
+        assert len(await engine.runs()) == 1
+    host.clock = ManualClock(right)
+    async with host.engine(settings=SHORT) as engine:
+        await drive(engine, until=host.clock.now() + HOUR)
+        assert len(await engine.runs()) == 1
+
+
 async def test_what_was_off_for_long_lets_go_after_a_day(host: Any) -> None:
     """Also when no engine lives for a day."""
     host.write()

@@ -54,6 +54,8 @@ class Retention:
     _belief: Belief = attrs.field(factory=Belief)
     _since: float = 0.0
     """At which monotonic time what is believed was so, as far as that is known."""
+    _looked: float = 0.0
+    """At which monotonic time the clock was looked at last."""
     _shown: set[Path] = attrs.field(factory=set)
 
     async def run(self) -> None:
@@ -101,14 +103,15 @@ class Retention:
         services = self.services
         now, steady = services.clock.now(), services.clock.monotonic()
         passed = timedelta(seconds=steady - self._since)
-        belief = believe(self._belief, now=now, passed=passed)
+        looked = timedelta(seconds=steady - self._looked)
+        belief = believe(self._belief, now=now, passed=passed, looked=looked)
         value = {
             "believed": None if belief.believed is None else belief.believed.isoformat(),
             "doubted": None if belief.doubted is None else belief.doubted.isoformat(),
         }
         mark = attrs.evolve(await mark_of(services.store, _KEY), value=value)
         await services.store.record(marks=(mark,))
-        self._belief = belief
+        self._belief, self._looked = belief, steady
         if belief.doubted is None:
             self._since = steady
         if belief.doubted == now and belief.believed is not None:
