@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from drumbeat import AgentError, DrumbeatError, WorkspaceError
+from drumbeat.runtime import skills
 from drumbeat.runtime.skills import Layers, lay_skills
 
 pytestmark = pytest.mark.anyio
@@ -301,3 +302,41 @@ async def test_a_skill_that_goes_while_it_is_copied_is_said(tmp_path: Path) -> N
     with pytest.raises(DrumbeatError) as caught:
         await lay_skills({"mail": tmp_path / "gone"}, tmp_path / "work")
     assert caught.value.problem.code == "skill-broken"
+
+
+# ---- what goes away while it is laid
+
+
+async def test_a_file_that_vanishes_while_it_is_laid_is_no_trouble_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever edits the skill is told, and not to make room where the agent works."""
+    source = skill(tmp_path / "ours", "stock")
+    (source / "late.md").write_text("It goes.\n")
+    copy = skills._copy_file
+
+    def and_take_the_next(*given: Any) -> None:
+        (source / "late.md").unlink(missing_ok=True)
+        copy(*given)
+
+    monkeypatch.setattr(skills, "_copy_file", and_take_the_next)
+    with pytest.raises(DrumbeatError, match=r"late\.md cannot be read: No such file") as caught:
+        await laid(source, tmp_path / "work")
+    assert caught.value.problem.code == "skill-broken"
+    assert "leave its files in their places" in caught.value.problem.remedy
+
+
+async def test_a_file_that_cannot_be_read_to_its_end_is_no_trouble_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a network file system that goes away."""
+    source = skill(tmp_path / "ours", "stock")
+
+    def unreadable(path: Path) -> Any:
+        return os.fdopen(os.open(path, os.O_WRONLY), "rb", buffering=0)
+
+    monkeypatch.setattr(skills, "open_regular", unreadable)
+    with pytest.raises(DrumbeatError, match=r"SKILL\.md cannot be read: Bad file") as caught:
+        await laid(source, tmp_path / "work")
+    assert caught.value.problem.code == "skill-broken"
+    assert "let the engine's user read" in caught.value.problem.remedy

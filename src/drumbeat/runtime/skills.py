@@ -8,7 +8,6 @@ that is damaged is an error and not none: an agent without it would do other wor
 
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
@@ -28,6 +27,7 @@ _NAME = re.compile(SLUG)
 _CARD = PurePath("SKILL.md")
 _FILES = 1_000
 _BYTES = 16 * MAX_FILE
+_CHUNK = 65_536
 _LINK_REMEDY = "put the file itself there: a copy of the skill is laid where the agent works"
 
 
@@ -298,7 +298,10 @@ def _copy_folder(source: Path, target: Path, root: Path, budget: _Budget) -> Non
         linked = entry.is_symlink()
         if linked:
             path = _inside(path, root, budget.skill)
-        info = path.stat()
+        try:
+            info = path.stat()
+        except OSError as error:
+            raise _unreadable(budget.skill, path, error) from error
         budget.take(info.st_size)
         if stat.S_ISDIR(info.st_mode) and not linked:
             _copy_folder(path, target / entry.name, root, budget)
@@ -311,12 +314,28 @@ def _copy_folder(source: Path, target: Path, root: Path, budget: _Budget) -> Non
             why = f"{entry.name} is neither a file nor a folder of it"
             raise DrumbeatError(_broken(budget.skill, why, _LINK_REMEDY))
         with original:
-            _copy_file(original, target / entry.name, stat.S_IMODE(info.st_mode))
+            read = _chunks(original, path, budget.skill)
+            _copy_file(read, target / entry.name, stat.S_IMODE(info.st_mode))
 
 
 def _unreadable(skill: Path, path: Path, error: OSError) -> DrumbeatError:
     why = f"{path.name} cannot be read: {error.strerror or error}"
-    return DrumbeatError(_broken(skill, why, "let the engine's user read all of it"))
+    remedy = "let the engine's user read all of it"
+    if isinstance(error, FileNotFoundError):
+        remedy = "leave its files in their places while a run begins; the next run reads it anew"
+    return DrumbeatError(_broken(skill, why, remedy))
+
+
+def _chunks(original: IO[bytes], path: Path, skill: Path) -> Iterator[bytes]:
+    """What stands in a file; that it cannot be read is no trouble of the folder it goes to."""
+    while True:
+        try:
+            chunk = original.read(_CHUNK)
+        except OSError as error:
+            raise _unreadable(skill, path, error) from error
+        if not chunk:
+            return
+        yield chunk
 
 
 def _inside(link: Path, root: Path, skill: Path) -> Path:
@@ -329,7 +348,7 @@ def _inside(link: Path, root: Path, skill: Path) -> Path:
     return real
 
 
-def _copy_file(original: IO[bytes], target: Path, mode: int) -> None:
+def _copy_file(chunks: Iterator[bytes], target: Path, mode: int) -> None:
     # What runs there runs here; the rest of the bits is of whoever wrote the skill.
     handle = os.open(
         target,
@@ -337,4 +356,4 @@ def _copy_file(original: IO[bytes], target: Path, mode: int) -> None:
         0o700 if mode & 0o100 else 0o600,
     )
     with os.fdopen(handle, "wb") as file:
-        shutil.copyfileobj(original, file)
+        file.writelines(chunks)
