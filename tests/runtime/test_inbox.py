@@ -722,6 +722,21 @@ async def test_a_slot_that_another_inbox_of_the_file_had_makes_a_fire_all_the_sa
     assert other.polls[-1] == "1:1:0"
 
 
+async def test_nothing_is_kept_in_memory_of_inboxes_that_are_polled_no_more(
+    host: Any, box: Mailbox
+) -> None:
+    """Once it decides nothing any more: for one interval it keeps an edit from polling twice."""
+    async with host.engine(mail={"imap": box}) as engine:
+        for number in range(4):
+            job(host, inbox=f"imap:desk{number}@example.org")
+            await host.look()
+        inboxes = engine._life.inboxes
+        assert len(inboxes._polled) == 4
+        await pass_time(engine, POLL)
+        last = "inbox:desk:imap:desk3@example.org"
+        assert (set(inboxes._polled), set(inboxes._going)) == ({last}, {last})
+
+
 async def test_a_batch_that_no_fire_is_out_for_is_taken_back(host: Any, box: Mailbox) -> None:
     """As a kill leaves it between the two transactions over a slot that is taken."""
     job(host)

@@ -141,7 +141,21 @@ class Inboxes:
                 self._boxes[slug] = box
                 if self._group is not None:
                     self._group.start_soon(self._watch, box)
+        self._tidy()
         await self._refuse([box for slug, box in declared.items() if slug not in served])
+
+    def _tidy(self) -> None:
+        """Forget of inboxes that are polled no more what decides nothing about a poll to come."""
+        services = self.services
+        polled = {box.key for box in self._boxes.values()}
+        before = services.clock.monotonic() - services.settings.inbox_poll.total_seconds()
+        for key in self._polled.keys() - polled:
+            if self._polled[key] <= before:
+                del self._polled[key]
+        for key in self._going.keys() - polled:
+            going = self._going[key].statistics()
+            if not going.locked and not going.tasks_waiting:
+                del self._going[key]
 
     def _serves(self, box: _Box) -> bool:
         return box.trigger.system in self.services.mail
