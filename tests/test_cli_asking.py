@@ -100,7 +100,8 @@ def test_ask_takes_a_profile(workspace: Path) -> None:
 def test_an_agent_that_does_not_answer_is_a_failure() -> None:
     result = call("ask", "What ran?", *WRONG)
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1].startswith("out of money")
+    assert result.stderr.splitlines()[-1] == "out of money [quota]"
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("command", ["ask", "create-job"])

@@ -36,6 +36,7 @@ async def test_a_fault_inside_the_agent_keeps_its_traceback(host: Any) -> None:
     (line,) = [line for line in logs if line["event"] == "turn_failed"]
     assert (line["log_level"], line["slug"], line["run_id"]) == ("error", "check", run.run_id)
     assert (line["turn_id"], line["attempt"]) == (run.turns[0].turn_id, 1)
+    assert line["message"].endswith("unexpected [redacted KEY]'")
     page = (host.folder(run) / "turns" / "01-step.md").read_text()
     assert "## Traceback" in page
     for text in (line["trace"], page):
@@ -45,20 +46,23 @@ async def test_a_fault_inside_the_agent_keeps_its_traceback(host: Any) -> None:
         assert "correct-horse" not in text
 
 
-async def test_what_an_agent_raises_on_purpose_needs_no_traceback_in_the_artifact(
+async def test_what_an_agent_raises_on_purpose_needs_no_traceback(
     host: Any,
 ) -> None:
-    """It says for people what happened; the log still knows where."""
+    """It says for people what happened, in the artifact and in the log, redacted."""
     host.write()
-    host.agent = ScriptedAgent(default=AgentError("no quota", code="quota-used-up"))
+    raised = AgentError("no quota for correct-horse", code="quota-used-up")
+    host.agent = ScriptedAgent(default=raised)
     with capture_logs() as logs:
-        async with host.engine() as engine:
+        async with host.engine(secrets=SECRETS) as engine:
             run = await engine.run("check")
     page = (host.folder(run) / "turns" / "01-step.md").read_text()
-    assert page.endswith("## Reply\n\n(no reply: no quota [quota-used-up])\n")
+    said = "no quota for [redacted KEY]"
+    assert page.endswith(f"## Reply\n\n(no reply: {said} [quota-used-up])\n")
     (line,) = [line for line in logs if line["event"] == "turn_failed"]
     assert line["code"] == "quota-used-up"
-    assert "no quota" in line["trace"]
+    assert line["message"] == said
+    assert "trace" not in line
 
 
 async def test_each_attempt_that_is_made_again_leaves_its_reason(host: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import click
 import structlog
 
-from drumbeat import DrumbeatError, NotFound
+from drumbeat import AgentError, DrumbeatError, NotFound
 from drumbeat.cli.output import Output, visible
 from drumbeat.runtime.listing import FOLDERS
 
@@ -91,7 +91,9 @@ def _readable(error: click.UsageError) -> click.UsageError:
 
 def _failure(*errors: DrumbeatError) -> _Failure:
     kind = _Misuse if all(isinstance(error, NotFound) for error in errors) else _Failure
-    return kind("\n".join(visible(error, lines=True) for error in errors))
+    # That of an agent's failure is its message alone, which no code stands beside here.
+    said = (error.problem if isinstance(error, AgentError) else error for error in errors)
+    return kind("\n".join(visible(each, lines=True) for each in said))
 
 
 def _leaves(group: ExceptionGroup[Any]) -> list[DrumbeatError]:

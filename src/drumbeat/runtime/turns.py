@@ -121,7 +121,9 @@ class Exchange:
             reply = await self._try(ask, name, context, tries)
             answer = reply.text
         except AgentError as error:
-            trace = self._trace(error)
+            # What was raised on purpose says all of it; the rest is a fault to be found.
+            faulty = error.__cause__ is not None
+            trace = self._trace(error) if faulty else ""
             log.error(
                 "turn_failed",
                 slug=self.frame.slug,
@@ -129,11 +131,11 @@ class Exchange:
                 turn_id=name,
                 attempt=tries.count,
                 code=error.code,
-                trace=trace,
+                message=services.redactor.text(str(error))[:_REASON_LIMIT],
+                **({"trace": trace} if faulty else {}),
             )
             answer = f"(no reply: {error} [{error.code}])"
-            if error.__cause__ is not None:
-                # What was raised on purpose says all of it; the rest is a fault to be found.
+            if faulty:
                 answer += f"\n\n## Traceback\n\n{_indented(trace)}"
             raise
         finally:
