@@ -276,7 +276,14 @@ async def test_where_nobody_answers_it_is_a_503(host: Any) -> None:
             await host.call(engine, "POST", "/ask", body=b"question=a", headers=BASIC | FORM),
         )
     assert {each.status for pair in got.values() for each in pair} == {503}
-    assert {each.headers["retry-after"] for pair in got.values() for each in pair} == {"30"}
+    # Whoever has no agent never answers, and says who does.
+    for name, pair in got.items():
+        later = None if name == "client" else "30"
+        assert [each.headers.get("retry-after") for each in pair] == [later, later]
+    assert got["client"][1].json["reason"] == (
+        "this process has no agent; ask the one whose engine holds the data folder"
+    )
+    assert "This process has no agent" in (shown(got["client"][0], "trouble") or "")
     codes = {name: shown(pair[0], "trouble") for name, pair in got.items()}
     assert "(ask-elsewhere)" in (codes["client"] or "")
     assert "(engine-standby)" in (codes["standby"] or "")

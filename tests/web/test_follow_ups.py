@@ -209,6 +209,10 @@ async def test_the_token_is_worthless_when_the_run_is_over(host: Any) -> None:
     assert (beside.status, beside.json["code"]) == (503, "run-token-elsewhere")
     assert (stands_by.status, stands_by.json["code"]) == (503, "run-token-elsewhere")
     assert left.status == 503
+    for each in (beside, stands_by):
+        assert "retry-after" not in each.headers
+        assert "the one whose engine holds the data folder" in each.json["reason"]
+    assert left.headers["retry-after"] == "30"
 
 
 @pytest.mark.slow

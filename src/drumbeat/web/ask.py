@@ -16,7 +16,15 @@ from drumbeat.core.model import Reply
 from drumbeat.engine import Engine
 from drumbeat.errors import AgentError, DrumbeatError, EngineBusy, NotFound, Problem
 from drumbeat.web.ask_page import page
-from drumbeat.web.doors import Handler, admitted, answer, shown, small_body
+from drumbeat.web.doors import (
+    Handler,
+    admitted,
+    answer,
+    retry_after,
+    shown,
+    small_body,
+    unavailable,
+)
 
 __all__ = ["answer_question", "show_page"]
 
@@ -145,7 +153,8 @@ class _Trouble:
             return cls(502, code, "the agent failed; the log of the engine says why")
         if isinstance(error, NotFound):
             return cls(400, code, "there is no such profile")
-        return cls(503, code, "no questions are answered here at present; ask again later")
+        later = "no questions are answered here at present; ask again later"
+        return cls(503, code, unavailable(code, later))
 
 
 def _told(
@@ -155,8 +164,7 @@ def _told(
         return answer(trouble.status, code=trouble.code, reason=trouble.reason)
     said = f"{trouble.reason[0].upper()}{trouble.reason[1:]} ({trouble.code})."
     response = form(question=question, profile=profile, trouble=said, status=trouble.status)
-    if trouble.status == 503:
-        response.headers["Retry-After"] = "30"
+    response.headers.update(retry_after(trouble.status, code=trouble.code))
     return response
 
 

@@ -20,12 +20,29 @@ from starlette.types import Message, Receive, Scope, Send
 from drumbeat.client import Client
 from drumbeat.errors import DrumbeatError, NotFound
 
-__all__ = ["Door", "Handler", "admitted", "answer", "failure", "read_body", "shown", "small_body"]
+__all__ = [
+    "Door",
+    "Handler",
+    "admitted",
+    "answer",
+    "failure",
+    "read_body",
+    "retry_after",
+    "shown",
+    "small_body",
+    "unavailable",
+]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 _AGAIN = "30"
 """Seconds after which it is worth asking again while something here is in the way."""
+_ELSEWHERE = {
+    "ask-elsewhere": "this process has no agent; ask the one whose engine holds the data folder",
+    "run-token-elsewhere": "this process takes no turns; `base_url` has to lead to the one whose "
+    "engine holds the data folder",
+}
+"""What a process never does, however often it is asked, and who does it."""
 _LENGTH = re.compile("[0-9]{1,30}")
 _CHALLENGE = 'Basic realm="drumbeat", charset="UTF-8"'
 
@@ -88,11 +105,22 @@ class _Incoming:
 def answer(
     status: int, *, code: str, reason: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A refusal as a small JSON object; one with status 503 says when to come again."""
-    extra = {"Retry-After": _AGAIN} if status == 503 else {}
+    """A refusal as a small JSON object, which says when to come again if that is of any use."""
     return JSONResponse(
-        {"code": code, "reason": reason}, status_code=status, headers={**extra, **(headers or {})}
+        {"code": code, "reason": reason},
+        status_code=status,
+        headers={**retry_after(status, code=code), **(headers or {})},
     )
+
+
+def retry_after(status: int, *, code: str) -> dict[str, str]:
+    """The header that says when to come again; none for what is not done here at any time."""
+    return {"Retry-After": _AGAIN} if status == 503 and code not in _ELSEWHERE else {}
+
+
+def unavailable(code: str, otherwise: str) -> str:
+    """What is told of a 503: who does what this process never does, or `otherwise`."""
+    return _ELSEWHERE.get(code, otherwise)
 
 
 def failure(error: DrumbeatError) -> Response:
@@ -103,7 +131,8 @@ def failure(error: DrumbeatError) -> Response:
     code = error.problem.code
     if isinstance(error, NotFound):
         return answer(404, code=code, reason="there is nothing of that name")
-    return answer(503, code=code, reason="it cannot be done at present; ask again later")
+    reason = unavailable(code, "it cannot be done at present; ask again later")
+    return answer(503, code=code, reason=reason)
 
 
 def admitted(client: Client, request: Request, door: str) -> Response | None:
