@@ -2,7 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from drumbeat.core.left_out import told_left_out, webhook_state, with_left_out
+from drumbeat.core.left_out import (
+    LEFT_OUT_MARKS,
+    left_out_key,
+    told_left_out,
+    webhook_state,
+    with_left_out,
+)
 from drumbeat.core.model import LeftOut, WebhookState, WebhookTrigger
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -34,6 +40,10 @@ def test_sums_go_from_the_first_to_the_last() -> None:
         "1 event had the id of an earlier delivery and another body, and started nothing "
         "(at 2026-03-02T12:00:00Z)",
     ]
+
+
+def test_each_slug_has_a_mark_of_its_own() -> None:
+    assert left_out_key("look") == f"{LEFT_OUT_MARKS}look"
 
 
 def test_one_delivery_is_one() -> None:

@@ -51,6 +51,13 @@ def test_what_came_before_says_what_became_of_it(verdict: Any, reason: str, stat
     assert told == {"verdict": verdict, "state": state}
 
 
+def test_another_event_under_a_known_id_is_no_repetition() -> None:
+    """Its sender gives every event one id, and has to be told."""
+    answer = webhook_answers.known_before(FIRE, same=False)
+    assert (answer.status, said(answer)["fire"]) == (200, "webhook-1")
+    assert "another event" in said(answer)["reason"]
+
+
 def test_a_greeting_is_answered_with_what_it_asks() -> None:
     """As plain text and nothing else."""
     answer = webhook_answers.ignored(Ignored(reason="greets", body=b"challenge"))
