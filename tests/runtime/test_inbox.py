@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from drumbeat import (
     AgentError,
@@ -819,14 +820,19 @@ async def test_an_inbox_that_the_host_does_not_serve_is_refused_and_the_clock_go
     host: Any, box: Mailbox
 ) -> None:
     job(host, cron='"0 * * * *"', inbox=f"gmail:{DESK}")
-    async with host.engine(mail={"imap": box}) as engine:
-        runs = await pass_time(engine, 2 * HOUR)
-        status = await engine.status()
-        (event,) = await host.events(engine, "inbox_refused")
-        job(host, cron='"0 * * * *"')
-        await host.look()
-        assert (await engine.status()).faults == ()
-        assert len(box.polls) == 1
+    with capture_logs() as logs:
+        async with host.engine(mail={"imap": box}) as engine:
+            runs = await pass_time(engine, 2 * HOUR)
+            status = await engine.status()
+            (event,) = await host.events(engine, "inbox_refused")
+            job(host, cron='"0 * * * *"')
+            await host.look()
+            assert (await engine.status()).faults == ()
+            assert len(box.polls) == 1
+    (line,) = [line for line in logs if line["event"] == "inbox_refused"]
+    assert (line["log_level"], line["code"]) == ("error", "inbox-system-unknown")
+    assert line["message"] == status.faults[0].message
+    assert line["remedy"] == status.faults[0].remedy
     assert [run.fire.cause for run in runs] == ["schedule", "schedule"]
     assert [fault.code for fault in status.faults] == ["inbox-system-unknown"]
     assert "(it has: imap)" in status.faults[0].message

@@ -167,7 +167,10 @@ class Inboxes:
         forgotten(self.services, "inbox", slug=box.slug)
 
     async def _refuse(self, boxes: list[_Box]) -> None:
-        """Say loudly at each look which inboxes nothing serves, with an event per change."""
+        """Say loudly which inboxes nothing serves, with an event, once per change.
+
+        A host may mean it so, and `status().faults` has it for as long as it is.
+        """
         services = self.services
         for slug in self._refused.keys() - {box.slug for box in boxes}:
             del self._refused[slug]
@@ -180,7 +183,6 @@ class Inboxes:
                 f"system {box.trigger.system!r} (it has: {names})",
                 remedy="let the host give it, as in Engine(mail={…}), or write one that it has",
             )
-            log.error("inbox_refused", slug=box.slug, **box.facts)
             if self._refused.get(box.slug) != box.key:
                 event = services.event(
                     "inbox_refused",
@@ -192,6 +194,14 @@ class Inboxes:
                 )
                 await services.store.record(events=(event,))
                 self._refused[box.slug] = box.key
+                log.error(
+                    "inbox_refused",
+                    slug=box.slug,
+                    **box.facts,
+                    code=problem.code,
+                    message=problem.message,
+                    remedy=problem.remedy,
+                )
             services.faults[_REFUSED + box.slug] = problem
 
     # ---- polling
