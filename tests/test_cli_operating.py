@@ -20,10 +20,22 @@ import anyio
 import structlog
 from click.testing import CliRunner, Result
 
-from drumbeat import AgentError, Client, Engine, MailBatch, Pin, SessionPins, Settings, SystemClock
+from drumbeat import (
+    AgentError,
+    Client,
+    DeliveryRefused,
+    Engine,
+    MailBatch,
+    Pin,
+    SessionPins,
+    Settings,
+    SystemClock,
+)
 from drumbeat.cli.commands import drumbeat
+from drumbeat.cli.examined import Examined, alone
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.runtime.store_schema import SCHEMA_VERSION
+from drumbeat.runtime.workspace import WorkspaceCache
 from drumbeat.testing import ManualClock, ScriptedAgent, ScriptedMailbox, drive
 
 GREETING = """\
@@ -503,6 +515,58 @@ def test_a_doctor_names_what_is_left_over(workspace: Path) -> None:
         "clock-behind",
     ):
         assert f"[{code}]" in result.output, result.output
+
+
+def test_a_doctor_looks_at_each_area_by_itself(workspace: Path) -> None:
+    """A message that is damaged hides neither mail, nor memory, nor sessions."""
+
+    class Refusing:
+        async def deliver(self, intent: Any, /) -> None:
+            raise DeliveryRefused("no")
+
+    lived(workspace, deliverer=Refusing())
+    with closing(sqlite3.connect(workspace / ".drumbeat" / "drumbeat.db")) as db, db:
+        assert db.execute("UPDATE intents SET record = '{}'").rowcount == 1
+    result = call("doctor")
+    assert result.exit_code == 1
+    for area in ("deliveries", "records"):
+        assert f"{area}: cannot be read" in result.output, result.output
+    assert result.output.count("[store-damaged]") == 2
+    for area in (
+        "engine: none",
+        "sessions: 1 conversation",
+        "memory: 1 folder",
+        "mail: inboxes: 0",
+    ):
+        assert area in result.output, result.output
+
+
+def test_what_the_system_lets_nobody_read_is_named_by_its_area(here: Path) -> None:
+    async def look() -> Examined:
+        (here / "gone").read_bytes()
+        raise AssertionError
+
+    found = anyio.run(alone, "memory", look)
+    assert (found.name, found.found, found.failed) == ("memory", "cannot be read", True)
+    assert found.problems[0].code == "area-unreadable"
+    assert str(here / "gone") in found.problems[0].message
+
+
+def test_a_doctor_reads_the_workspace_once(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what it says of the doors is of the files that it checked; a client looks for itself."""
+    looks = 0
+    reload = WorkspaceCache.reload
+
+    async def counted(cache: WorkspaceCache, **given: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await reload(cache, **given)
+
+    monkeypatch.setattr(WorkspaceCache, "reload", counted)
+    assert call("doctor").exit_code == 0
+    assert looks == 2
 
 
 def test_a_doctor_names_messages_that_nobody_delivers(workspace: Path) -> None:

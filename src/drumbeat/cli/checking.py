@@ -29,7 +29,7 @@ from drumbeat.runtime.packs import misnamed_list, pack_findings
 from drumbeat.runtime.requirements import check_requirements
 from drumbeat.runtime.search_path import find_executable, search_path
 from drumbeat.runtime.system_prompt import look_at_system_prompt
-from drumbeat.runtime.workspace import survey, workspace_findings
+from drumbeat.runtime.workspace import Survey, survey, workspace_findings
 from drumbeat.runtime.written_secrets import written_secrets
 
 _TOOLS = frozenset({"requirement-tool-missing", "inject-tool-missing"})
@@ -74,7 +74,12 @@ async def check_paths(paths: Sequence[Path], *, zones: Zones, now: datetime) -> 
 
 
 async def check_workspace(
-    folder: Path, *, zones: Zones, now: datetime, configuration: bool = True
+    folder: Path,
+    *,
+    zones: Zones,
+    now: datetime,
+    configuration: bool = True,
+    seen: Survey | None = None,
 ) -> list[Checked]:
     """Check a workspace: what is wrong around its files, between them and in each.
 
@@ -87,6 +92,7 @@ async def check_workspace(
         zones: by kind of file.
         now: the present instant.
         configuration: whether that of the agent is checked, too.
+        seen: what stands there, if that was read already.
     """
     around: list[Problem] = [*await misnamed_list(folder), *await look_at_system_prompt(folder)]
     if configuration:
@@ -94,7 +100,7 @@ async def check_workspace(
             await load_config_layers(folder, os.environ)
         except WorkspaceError as error:
             around += error.problems
-    seen = await survey(folder)
+    seen = seen or await survey(folder)
     workspace, around = seen.workspace, [*seen.problems, *around]
     policy = {*workspace.problems, *(Path(str(each.path)) for each in workspace.automations)}
     found = {path: list(problems) for path, problems in workspace.problems.items()}

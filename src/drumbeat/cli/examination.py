@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,10 @@ from drumbeat import (
     Problem,
     Settings,
     WebhookTrigger,
+    Workspace,
 )
 from drumbeat.cli.checking import check_workspace
-from drumbeat.cli.examined import Examined, counted
+from drumbeat.cli.examined import Examined, alone, counted
 from drumbeat.cli.examined_records import examine_records
 from drumbeat.core.git_access import TOKEN, git_token, may_have_token
 from drumbeat.core.signatures import parse_auth
@@ -31,7 +32,7 @@ from drumbeat.runtime.state import open_to_others
 from drumbeat.runtime.store_problems import store_away
 from drumbeat.runtime.store_schema import SCHEMA_VERSION
 from drumbeat.runtime.store_schema import examine as examine_store
-from drumbeat.runtime.workspace import WorkspaceCache, survey
+from drumbeat.runtime.workspace import Survey, survey
 from drumbeat.runtime.zones import zones_for
 
 __all__ = ["examine"]
@@ -51,15 +52,28 @@ async def examine(
         env: as an engine would have it.
         now: the present instant.
     """
-    zones = _zones(env)
     folder = data_dir or workspace / ".drumbeat"
-    areas = [await _files(workspace, env, now), await _configuration(workspace, env)]
-    areas += [await _skills(workspace), *await _repositories(workspace, env)]
-    areas += [*await _webhooks(workspace, env), zones]
-    data = await to_thread.run_sync(_data_folder, folder)
-    holder = await EngineLock(folder).holder()
-    database = await to_thread.run_sync(_database, folder / "drumbeat.db", holder)
-    areas += [data, database]
+    seen = await survey(workspace)  # what is wrong with it is said under `workspace`
+    known = seen.workspace
+    areas = [
+        await alone("workspace", lambda: _files(workspace, env, now, seen)),
+        await alone("configuration", lambda: _configuration(workspace, env)),
+        await alone("skills", lambda: _skills(workspace)),
+    ]
+    if repos := sorted({job.repo for job in known.automations if job.repo is not None}):
+        areas.append(await alone("repositories", lambda: _repositories(repos, known, env)))
+    if doors := [
+        (automation.slug, trigger)
+        for automation in known.automations
+        for trigger in automation.triggers
+        if isinstance(trigger, WebhookTrigger)
+    ]:
+        areas.append(_webhooks(doors, env))
+    areas += [
+        _zones(env),
+        await alone("data folder", lambda: to_thread.run_sync(_data_folder, folder)),
+        database := await alone("database", lambda: _database(folder)),
+    ]
     if not database.failed:
         areas += [area async for area in examine_records(workspace, folder, env, now)]
     return areas
@@ -68,7 +82,7 @@ async def examine(
 # ---- policy
 
 
-async def _files(workspace: Path, env: Env, now: datetime) -> Examined:
+async def _files(workspace: Path, env: Env, now: datetime, seen: Survey) -> Examined:
     try:
         zones = zones_for(None, env)
     except DrumbeatError:
@@ -78,6 +92,7 @@ async def _files(workspace: Path, env: Env, now: datetime) -> Examined:
         zones={kind: zone.tzinfo for kind, zone in zones.items()},
         now=now,
         configuration=False,  # an area of its own
+        seen=seen,
     )
     problems = tuple(problem for entry in checked for problem in entry.problems)
     files = sum(entry.policy for entry in checked)
@@ -99,26 +114,20 @@ async def _configuration(workspace: Path, env: Env) -> Examined:
 
 
 async def _skills(workspace: Path) -> Examined:
-    try:
-        skills = await Layers(workspace=await to_thread.run_sync(workspace.absolute)).skills()
-    except DrumbeatError as error:
-        return Examined(name="skills", found="not usable", problems=(error.problem,))
+    skills = await Layers(workspace=await to_thread.run_sync(workspace.absolute)).skills()
     return Examined(name="skills", found=counted(len(skills), "skill"))
 
 
-async def _repositories(workspace: Path, env: Env) -> list[Examined]:
-    """What the clones of jobs need; nothing where no job has a `repo`."""
+async def _repositories(repos: Sequence[str], known: Workspace, env: Env) -> Examined:
+    """What the clones of jobs need."""
     try:
         settings = Settings.from_env(env)
     except DrumbeatError:
-        return []  # said under `configuration`
-    loaded = (await survey(workspace)).workspace  # what is wrong with it is said under `workspace`
-    repos = sorted({job.repo for job in loaded.automations if job.repo is not None})
-    if not repos:
-        return []
+        settings = Settings()  # said under `configuration`
     problems: list[Problem] = []
-    path = search_path(workspace=workspace, packs=loaded.packs, base=env.get("PATH", os.defpath))
-    if await to_thread.run_sync(partial(find_executable, "git", path=path, cwd=workspace)) is None:
+    path = search_path(workspace=known.path, packs=known.packs, base=env.get("PATH", os.defpath))
+    find_git = partial(find_executable, "git", path=path, cwd=known.path)
+    if await to_thread.run_sync(find_git) is None:
         problems.append(no_git())
     problems += [
         Finding(
@@ -130,20 +139,10 @@ async def _repositories(workspace: Path, env: Env) -> list[Examined]:
         if git_token(env, {}) is None and may_have_token(repo, settings.git_hosts)
     ]
     found = counted(len(repos), "address", "addresses")
-    return [Examined(name="repositories", found=found, problems=tuple(problems))]
+    return Examined(name="repositories", found=found, problems=tuple(problems))
 
 
-async def _webhooks(workspace: Path, env: Env) -> list[Examined]:
-    # What is wrong with the folder is said under `workspace`.
-    known = (await WorkspaceCache(workspace).reload()).workspace
-    doors = [
-        (automation.slug, trigger)
-        for automation in known.automations
-        for trigger in automation.triggers
-        if isinstance(trigger, WebhookTrigger)
-    ]
-    if not doors:
-        return []
+def _webhooks(doors: Sequence[tuple[str, WebhookTrigger]], env: Env) -> Examined:
     problems = tuple(
         Finding(
             code="webhook-secret-missing",
@@ -153,7 +152,7 @@ async def _webhooks(workspace: Path, env: Env) -> list[Examined]:
         for slug, trigger in doors
         if not env.get(secret := parse_auth(trigger.auth).secret_name, "").strip()
     )
-    return [Examined(name="webhooks", found=counted(len(doors), "route"), problems=problems)]
+    return Examined(name="webhooks", found=counted(len(doors), "route"), problems=problems)
 
 
 def _zones(env: Env) -> Examined:
@@ -204,7 +203,12 @@ def _open_to_others(folder: Path) -> Iterator[Problem]:
         )
 
 
-def _database(path: Path, holder: str | None) -> Examined:
+async def _database(folder: Path) -> Examined:
+    holder = await EngineLock(folder).holder()
+    return await to_thread.run_sync(_database_file, folder / "drumbeat.db", holder)
+
+
+def _database_file(path: Path, holder: str | None) -> Examined:
     if not path.exists():
         away = () if holder is None else (store_away(path, holder).problem,)
         return Examined(name="database", found="none" if away else "none yet", problems=away)

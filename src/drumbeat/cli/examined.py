@@ -1,10 +1,12 @@
 """What `drumbeat doctor` found in one area."""
 
+from collections.abc import Awaitable, Callable
+
 import attrs
 
-from drumbeat import Finding, Problem
+from drumbeat import DrumbeatError, Finding, Problem
 
-__all__ = ["Examined", "counted"]
+__all__ = ["Examined", "alone", "counted"]
 
 
 @attrs.frozen(kw_only=True)
@@ -22,6 +24,21 @@ class Examined:
             not isinstance(problem, Finding) or problem.severity == "error"
             for problem in self.problems
         )
+
+
+async def alone(name: str, look: Callable[[], Awaitable[Examined]]) -> Examined:
+    """Look at the area of that name; what keeps it from being looked at hides no other."""
+    try:
+        return await look()
+    except DrumbeatError as error:
+        problem = error.problem
+    except OSError as error:
+        problem = Problem(
+            code="area-unreadable",
+            message=f"it cannot be looked at: {error}",
+            remedy="let the user that runs this read what the message names, or mend the disk",
+        )
+    return Examined(name=name, found="cannot be read", problems=(problem,))
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

@@ -18,7 +18,7 @@ from drumbeat import (
     Problem,
     Status,
 )
-from drumbeat.cli.examined import Examined, counted
+from drumbeat.cli.examined import Examined, alone, counted
 from drumbeat.cli.listed import slugs_seen
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.sign_of_life import read_sign
@@ -39,12 +39,13 @@ async def examine_records(
     try:
         async with Client(workspace, data_dir=folder) as client:
             status = await client.status()
-            yield await _engine(status, folder, now)
-            yield await _sessions(client, status)
-            yield await to_thread.run_sync(_memory, status, folder, env)
-            yield await _deliveries(client, now, alone=status.state == "stopped")
+            stopped = status.state == "stopped"
+            yield await alone("engine", lambda: _engine(status, folder, now))
+            yield await alone("sessions", lambda: _sessions(client, status))
+            yield await alone("memory", lambda: to_thread.run_sync(_memory, status, folder, env))
+            yield await alone("deliveries", lambda: _deliveries(client, now, stopped=stopped))
             yield _mail(status)
-            yield await _records(client, status, now)
+            yield await alone("records", lambda: _records(client, status, now))
     except DrumbeatError as error:
         yield Examined(name="records", found="cannot be read", problems=(error.problem,))
 
@@ -126,10 +127,7 @@ def _lives(process: int) -> bool:
 
 
 async def _sessions(client: Client, status: Status) -> Examined:
-    try:
-        pins = await client.sessions()
-    except DrumbeatError as error:
-        return Examined(name="sessions", found="cannot be read", problems=(error.problem,))
+    pins = await client.sessions()
     known = slugs_seen(status)
     orphans = [] if known is None else sorted(pins.keys() - known)
     problems = tuple(
@@ -176,7 +174,7 @@ def _unwritable(root: Path) -> Iterator[Problem]:
         )
 
 
-async def _deliveries(client: Client, now: datetime, *, alone: bool) -> Examined:
+async def _deliveries(client: Client, now: datetime, *, stopped: bool) -> Examined:
     pending = await client.intents("pending", payloads=False)
     abandoned = await client.intents("abandoned", payloads=False)
     problems: list[Problem] = [
@@ -187,9 +185,9 @@ async def _deliveries(client: Client, now: datetime, *, alone: bool) -> Examined
             remedy="look at the deliverer, or acknowledge it if it arrived",
         )
         for intent in pending
-        if now - intent.created_at > _LATE or intent.attempt > (0 if alone else 1)
+        if now - intent.created_at > _LATE or intent.attempt > (0 if stopped else 1)
     ]
-    if problems and alone:
+    if problems and stopped:
         problems.append(
             Finding(
                 code="engine-missing",
