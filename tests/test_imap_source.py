@@ -124,6 +124,26 @@ async def test_the_source_keeps_the_contract_over_starttls(pymap: Pymap) -> None
 
 @pytest.mark.slow
 @pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what it is about is the library
+async def test_nothing_is_read_from_the_librarys_own_file(
+    pymap: Pymap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever does is warned from Python 3.14 on; it may become another one with STARTTLS."""
+
+    class Kept:
+        def __get__(self, wire: Any, owner: Any = None) -> Any:
+            assert sys._getframe(1).f_globals["__name__"] == "imaplib"
+            return wire.__dict__["kept"]
+
+        def __set__(self, wire: Any, value: Any) -> None:
+            wire.__dict__["kept"] = value
+
+    monkeypatch.setattr(imaplib.IMAP4, "file", Kept(), raising=False)
+    assert (await pymap.source().poll(ADDRESS, None)).mark
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what it is about is the server
 async def test_headers_come_raw_and_nothing_is_marked_as_seen(pymap: Pymap) -> None:
     source = pymap.source()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from threading import Lock
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal
 
 import attrs
 from imapclient import IMAPClient
@@ -287,6 +287,7 @@ class _Wire(imaplib.IMAP4):
     def __init__(self, made: socket.socket, host: str, line: Line) -> None:
         self._made = made
         self._line = line
+        self._read_from: tuple[socket.socket, IO[bytes]] | None = None
         self.left = _MOST
         super().__init__(host)  # by which STARTTLS checks the certificate
 
@@ -313,7 +314,23 @@ class _Wire(imaplib.IMAP4):
         return data
 
     def _binary(self) -> IO[bytes]:
-        return cast("IO[bytes]", self.file)
+        """What the socket says, as a file of our own: the library's is its own affair.
+
+        STARTTLS puts another socket in place, and what came before it in the clear counts no more.
+        """
+        if self._read_from is None or self._read_from[0] is not self.sock:
+            self._close_file()
+            self._read_from = (self.sock, self.sock.makefile("rb"))
+        return self._read_from[1]
+
+    def _close_file(self) -> None:
+        if self._read_from is not None:
+            self._read_from[1].close()
+
+    def shutdown(self) -> None:
+        # The socket stays open for as long as a file of it does.
+        self._close_file()
+        super().shutdown()
 
     def _spend(self, size: int) -> None:
         self.left -= size
