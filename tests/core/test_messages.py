@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.core.messages import closest, did_you_mean, lasting, listed, on_lines, quoted, shown
+from drumbeat.core.messages import (
+    closest,
+    did_you_mean,
+    exactly,
+    lasting,
+    listed,
+    on_lines,
+    quoted,
+    shown,
+)
 from drumbeat.core.vocabulary import AUTOMATION
 
 
@@ -90,3 +99,24 @@ def test_words_are_joined_for_a_sentence(names: tuple[str, ...], said: str) -> N
 )
 def test_a_duration_is_said_as_people_say_it(seconds: float, said: str) -> None:
     assert lasting(timedelta(seconds=seconds)) == said
+
+
+@pytest.mark.parametrize(
+    "span, said",
+    [
+        (timedelta(0), "0 s"),
+        (timedelta(seconds=-1), "-1 s"),
+        (timedelta(seconds=0.2), "0.2 s"),
+        (timedelta(microseconds=-1), "-0.000001 s"),
+        (timedelta(seconds=90), "1 min 30 s"),
+        (timedelta(hours=1), "1 h"),
+        (timedelta(days=30), "30 d"),
+        (timedelta(days=30, seconds=1), "30 d 1 s"),
+        (timedelta(days=-1, seconds=60), "-23 h 59 min"),
+        (timedelta.max, "999999999 d 23 h 59 min 59.999999 s"),
+        (timedelta(days=-999_999_999, microseconds=1), "-999999998 d 23 h 59 min 59.999999 s"),
+        (timedelta.min, "-999999999 d"),
+    ],
+)
+def test_a_limit_and_what_breaks_it_are_told_apart(span: timedelta, said: str) -> None:
+    assert exactly(span) == said

@@ -12,6 +12,8 @@ from drumbeat.testing import ScriptedAgent
 pytestmark = pytest.mark.anyio
 
 MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
 
 
 def asking(*delays: timedelta, prompt: str = "Look again.", deeper: bool = False) -> ScriptedAgent:
@@ -112,8 +114,18 @@ async def test_it_is_eligible_once_its_parent_has_settled(host: Any, fails: bool
         ("a\0b", MINUTE, "follow-up-prompt-invalid", "null character"),
         ("\ud800", MINUTE, "follow-up-prompt-invalid", "surrogate"),
         ("a" * 65_537, MINUTE, "follow-up-prompt-invalid", "65536 is the limit"),
-        ("Again.", timedelta(seconds=-1), "follow-up-delay", "outside 0 s to 30 days"),
-        ("Again.", timedelta(days=30, seconds=1), "follow-up-delay", "outside 0 s to 30 days"),
+        (
+            "Again.",
+            timedelta(seconds=-1),
+            "follow-up-delay",
+            "of -1 s is outside 0 s to 30 d",
+        ),
+        (
+            "Again.",
+            timedelta(days=30, seconds=1),
+            "follow-up-delay",
+            "of 30 d 1 s is outside 0 s to 30 d",
+        ),
     ],
 )
 async def test_a_refusal_reaches_the_agent_and_the_record(

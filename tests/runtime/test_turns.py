@@ -461,7 +461,7 @@ async def test_a_turn_that_takes_too_long_fails(host: Any) -> None:
     async with host.engine(agent=agent, settings={"turn_timeout": 5 * MINUTE}) as engine:
         run = await host.fire(engine)
     assert (run.state, run.failure.code) == ("failed", "turn-timeout")
-    assert "0:05:00" in run.failure.message
+    assert "longer than 5 min" in run.failure.message
     assert run.finished_at - run.started_at == 5 * MINUTE
     assert len(agent.turns) == 1
 

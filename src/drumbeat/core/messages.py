@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from drumbeat.core.secret_shapes import hide_secrets
 
-__all__ = ["closest", "did_you_mean", "lasting", "listed", "on_lines", "quoted", "shown"]
+__all__ = ["closest", "did_you_mean", "exactly", "lasting", "listed", "on_lines", "quoted", "shown"]
 
 _LONGEST_SEARCHED = 400
 _LONGEST_SHOWN = 60
@@ -35,6 +35,19 @@ def lasting(span: timedelta) -> str:
     hours, minutes = divmod(span // timedelta(minutes=1), 60)
     parts = ((span.days, "d"), (hours % 24, "h"), (minutes, "min"))
     return " ".join(f"{count} {unit}" for count, unit in parts if count)
+
+
+def exactly(span: timedelta) -> str:
+    """A duration to its last fraction, such as `1 h 0.5 s`, as the limit that it is or breaks."""
+    sign, left = ("-", -span) if span < timedelta(0) else ("", span)
+    minutes, rest = divmod(left, timedelta(minutes=1))
+    hours = minutes // 60
+    seconds = f"{rest.seconds + rest.microseconds / 1_000_000:.6f}".rstrip("0").rstrip(".")
+    parts = [(hours // 24, "d"), (hours % 24, "h"), (minutes % 60, "min")]
+    told = [f"{count} {unit}" for count, unit in parts if count]
+    if rest or not told:
+        told.append(f"{seconds} s")
+    return sign + " ".join(told)
 
 
 def closest(word: str, options: Iterable[str]) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import attrs
 
 from drumbeat.core.git_access import clone_argv, clone_env, clone_problem
+from drumbeat.core.messages import exactly
 from drumbeat.core.model import Env
 from drumbeat.errors import DrumbeatError, Problem
 from drumbeat.runtime.processes import MIB, Ended, run_process
@@ -123,7 +124,7 @@ async def clone_repository(
         raise DrumbeatError(
             Problem(
                 code="repo-timeout",
-                message=f"{address} could not be cloned within {timeout}",
+                message=f"{address} could not be cloned within {exactly(timeout)}",
                 remedy="see whether the host answers and how large the history is; "
                 "Settings.clone_timeout and the run's own limit bound it",
             )

@@ -16,6 +16,7 @@ import anyio.abc
 import attrs
 
 from drumbeat.core.backoff import delivery_pause
+from drumbeat.core.messages import exactly
 from drumbeat.core.model import DeliveryIntent, Receipt, Sent
 from drumbeat.errors import DeliveryRefused, NotFound, StoreError
 from drumbeat.protocols import Deliverer
@@ -169,7 +170,9 @@ class Deliveries:
             )
         except OverTime:
             limit = services.settings.deliver_timeout
-            await self._failed(intent, made, f"no answer within {limit}; it may have arrived")
+            await self._failed(
+                intent, made, f"no answer within {exactly(limit)}; it may have arrived"
+            )
         except SelfCancelled:
             await self._failed(intent, made, "the deliverer cancelled itself; it may have arrived")
         except anyio.get_cancelled_exc_class():

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import attrs
 
+from drumbeat.core.messages import exactly
 from drumbeat.core.model import Fire
 from drumbeat.errors import EngineBusy, FollowUpRefused, NotFound, Problem
 from drumbeat.protocols import FollowUps
@@ -122,7 +123,8 @@ class RunFollowUps(FollowUps):
         if not timedelta(0) <= after <= settings.follow_up_delay:
             return _no_follow_up(
                 "follow-up-delay",
-                f"a delay of {after} is outside 0 s to {settings.follow_up_delay}",
+                f"a delay of {exactly(after)} is outside 0 s to "
+                f"{exactly(settings.follow_up_delay)}",
                 "ask for a delay within these bounds",
             )
         if self.fire.depth + 1 > settings.follow_up_depth:

@@ -31,6 +31,7 @@ from drumbeat.core.inbox import (
     shortened,
     trigger_payload,
 )
+from drumbeat.core.messages import exactly
 from drumbeat.core.model import (
     Event,
     Fire,
@@ -299,7 +300,7 @@ class Inboxes:
             )
         except OverTime:
             limit = services.settings.inbox_timeout
-            await self._failed(box, "mail-poll-timeout", f"no answer within {limit}")
+            await self._failed(box, "mail-poll-timeout", f"no answer within {exactly(limit)}")
         except SelfCancelled:
             await self._failed(box, "mail-poll-failed", "the source cancelled its own poll")
         except anyio.get_cancelled_exc_class():

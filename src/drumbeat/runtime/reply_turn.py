@@ -7,6 +7,7 @@ import attrs
 
 from drumbeat.core.config_layers import ConfigLayers
 from drumbeat.core.identity import turn_id
+from drumbeat.core.messages import exactly
 from drumbeat.core.model import (
     Automation,
     Claim,
@@ -209,7 +210,9 @@ class ReplyTurn:
             self.follow_ups.close()
 
     def _over_time(self) -> AgentError:
-        return AgentError(f"the reply took longer than {self._limit}", code="reply-timeout")
+        return AgentError(
+            f"the reply took longer than {exactly(self._limit)}", code="reply-timeout"
+        )
 
     async def _report_stuck(self) -> None:
         if self.claim.run_id in self.services.stuck:

@@ -17,6 +17,7 @@ import anyio
 import attrs
 
 from drumbeat.core.config_layers import config_hash
+from drumbeat.core.messages import exactly
 from drumbeat.core.model import Automation, Claim, Fire, RunRecord
 from drumbeat.core.notify import judgment_prompt, needs_judgment
 from drumbeat.errors import (
@@ -175,7 +176,7 @@ class Run:
     def _over_time(self) -> Ending:
         problem = Problem(
             code="run-timeout",
-            message=f"the run took longer than {self._limit}",
+            message=f"the run took longer than {exactly(self._limit)}",
             remedy="give the run more time, or its steps less to do",
         )
         return Ending(state="failed", problem=problem)

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import attrs
 
+from drumbeat.core.messages import exactly
 from drumbeat.core.model import Reply
 from drumbeat.errors import AgentError
 from drumbeat.runtime.awaited import take_within
@@ -70,8 +71,10 @@ class Talk(Exchange):
 
     def _over_time(self) -> AgentError:
         if self.origin == "draft":
-            return AgentError(f"the draft took longer than {self.limit}", code="draft-timeout")
-        return AgentError(f"the answer took longer than {self.limit}", code="ask-timeout")
+            return AgentError(
+                f"the draft took longer than {exactly(self.limit)}", code="draft-timeout"
+            )
+        return AgentError(f"the answer took longer than {exactly(self.limit)}", code="ask-timeout")
 
     async def _report_stuck(self) -> None:
         name = self.frame.run_id

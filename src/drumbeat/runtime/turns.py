@@ -15,6 +15,7 @@ import attrs
 
 from drumbeat.core.backoff import turn_pause
 from drumbeat.core.identity import turn_id
+from drumbeat.core.messages import exactly
 from drumbeat.core.model import (
     Automation,
     Json,
@@ -243,9 +244,9 @@ class Exchange:
                 raise
             failure = failure_of(error)
         spent = timedelta(seconds=services.clock.monotonic() - began)
-        if over_time or (limit is not None and spent >= limit):
+        if limit is not None and (over_time or spent >= limit):
             # Whatever an agent makes of its cancellation, a reply included, it is no answer.
-            msg = f"the turn took longer than {limit}"
+            msg = f"the turn took longer than {exactly(limit)}"
             answer = failure if reply is None else reply
             usage = None if answer is None else answer.usage
             raise AgentError(msg, code="turn-timeout", usage=usage) from failure
