@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from drumbeat import Client
+from drumbeat.web.doors import json_object
 
 pytestmark = pytest.mark.anyio
 
@@ -281,3 +282,24 @@ async def test_health_is_for_looking_at(host: Any) -> None:
         assert (await host.call(engine, "HEAD", "/health")).status == 200
         got = await host.call(engine, "POST", "/health", headers=BEARER)
     assert (got.status, got.headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"a": 1}', {"a": 1}),
+        (b"{}", {}),
+        (b"{", "is no JSON: "),
+        (b"[" * 100_000, "is no JSON: "),
+        (b"\xff", "is no JSON: "),
+        (b"[1]", "is no JSON object: "),
+        (b'{"a": 1, "secret": 2}', "has keys other than `a` and `b`: "),
+    ],
+)
+def test_a_body_is_an_object_of_known_keys_or_the_sender_is_shown_one(
+    body: bytes, said: object
+) -> None:
+    """What it was instead is not said again."""
+    read = json_object(body, keys=("a", "b"), example={"a": "x"})
+    told = f'the body {said}send an object such as {{"a": "x"}}'
+    assert read == (said if isinstance(said, dict) else told)

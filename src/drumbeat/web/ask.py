@@ -1,9 +1,7 @@
 """`/ask`: a person's question to the agent, from a page or as JSON."""
 
-import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
 from urllib.parse import parse_qs
 
 import anyio
@@ -20,6 +18,7 @@ from drumbeat.web.doors import (
     Handler,
     admitted,
     answer,
+    json_object,
     retry_after,
     shown,
     small_body,
@@ -179,13 +178,9 @@ class _Asked:
 
 def _read_json(body: bytes) -> _Asked | str:
     """What the body asks, or what is wrong with it."""
-    example = 'such as {"question": "What ran?"}'
-    try:
-        value: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return f"the body is no JSON: send an object {example}"
-    if not isinstance(value, dict) or value.keys() - {"question", "profile"}:
-        return f"the body is no JSON object with `question` and maybe `profile`, {example}"
+    value = json_object(body, keys=("question", "profile"), example={"question": "What ran?"})
+    if isinstance(value, str):
+        return value
     question, profile = value.get("question"), value.get("profile")
     if not isinstance(question, str):
         return "`question` has to be there, and to be text"

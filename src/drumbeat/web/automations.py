@@ -1,8 +1,6 @@
 """`POST /automations/{slug}/run`: start one by hand, durably."""
 
-import json
 from datetime import timedelta
-from typing import Any
 
 import attrs
 from starlette.requests import Request
@@ -10,7 +8,7 @@ from starlette.responses import Response
 
 from drumbeat.client import Client
 from drumbeat.core.webhooks import bounded_slot
-from drumbeat.web.doors import Handler, admitted, answer, shown, small_body
+from drumbeat.web.doors import Handler, admitted, answer, json_object, shown, small_body
 
 __all__ = ["run_automation"]
 
@@ -60,15 +58,9 @@ def _read(body: bytes) -> _Asked | str:
     """What the body asks for, or what is wrong with it."""
     if not body.strip():
         return _Asked(timedelta(0))
-    try:
-        value: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return 'the body is no JSON; leave it out, or send an object such as {"after": 60}'
-    if not isinstance(value, dict):
-        return 'the body is no JSON object, such as {"after": 60}'
-    unknown = sorted(value.keys() - {"after"})
-    if unknown:
-        return f"only `after` can be said here, and the body has {len(unknown)} other keys"
+    value = json_object(body, keys=("after",), example={"after": 60})
+    if isinstance(value, str):
+        return f"{value}, or no body"
     after = value.get("after", 0)
     if isinstance(after, bool) or not isinstance(after, int | float):
         return "`after` has to be a number of seconds"

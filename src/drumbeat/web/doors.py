@@ -6,8 +6,9 @@ size and time. A server waits for the rest of a body that was not read, and at i
 request that was not answered: such a connection is let go of with the answer.
 """
 
+import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "admitted",
     "answer",
     "failure",
+    "json_object",
     "read_body",
     "retry_after",
     "shown",
@@ -202,6 +204,30 @@ async def _read(request: Request, most: int) -> bytes | None:
         parts.append(part)
         more = message.get("more_body", False)
     return b"".join(parts)
+
+
+def json_object(
+    body: bytes, *, keys: Sequence[str], example: Mapping[str, Any]
+) -> dict[str, Any] | str:
+    """The JSON object of a body, or what is wrong with it: it has none but `keys`, maybe not all.
+
+    Args:
+        body: as it was read.
+        keys: those that the door knows.
+        example: an object that it takes, for who sent something else.
+    """
+    send = f"send an object such as {json.dumps(example)}"
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return f"the body is no JSON: {send}"
+    if not isinstance(value, dict):
+        return f"the body is no JSON object: {send}"
+    # What they are called is not said again: whoever sent them chose it.
+    if value.keys() - set(keys):
+        known = " and ".join(f"`{key}`" for key in keys)
+        return f"the body has keys other than {known}: {send}"
+    return value
 
 
 def shown(value: Mapping[str, Any], *, status: int = 200) -> Response:

@@ -1,8 +1,6 @@
 """`POST /followups`: what runs in a turn asks for a later run of its own automation."""
 
-import json
 from datetime import timedelta
-from typing import Any
 
 import attrs
 from starlette.requests import Request
@@ -10,7 +8,7 @@ from starlette.responses import Response
 
 from drumbeat.client import Client
 from drumbeat.errors import FollowUpRefused, NotFound, Problem
-from drumbeat.web.doors import Handler, answer, shown, small_body
+from drumbeat.web.doors import Handler, answer, json_object, shown, small_body
 
 __all__ = ["schedule_follow_up"]
 
@@ -88,15 +86,9 @@ class _Asked:
 
 def _read(body: bytes) -> _Asked | str:
     """What the body asks for, or what is wrong with it."""
-    example = 'such as {"prompt": "Look again.", "after_seconds": 600}'
-    try:
-        value: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return f"the body is no JSON: send an object {example}"
-    if not isinstance(value, dict):
-        return f"the body is no JSON object {example}"
-    if value.keys() - set(_KEYS):
-        return f"the body has keys other than {', '.join(_KEYS)}: send an object {example}"
+    value = json_object(body, keys=_KEYS, example={"prompt": "Look again.", "after_seconds": 600})
+    if isinstance(value, str):
+        return value
     prompt, after, slug = (value.get(key) for key in _KEYS)
     if not isinstance(prompt, str):
         return "`prompt` has to be there, and to be text"
