@@ -191,6 +191,7 @@ class Engine(Client):
         self._running: Literal["standby", "running", "draining", "stopped"] = "stopped"
         self._fault: BaseException | None = None
         self._fault_told = False
+        self._end_said = False
         self._ended = False
         self._life: Life | None = None
         self._reloaded = -math.inf
@@ -476,6 +477,7 @@ class Engine(Client):
         if life is None:
             self._waiting.cancel()
         else:
+            self._say_end(f"the engine's block was {'cancelled' if at_once else 'left'}")
             try:
                 if at_once:
                     await self._drain(life, timedelta(0))
@@ -535,10 +537,16 @@ class Engine(Client):
         if life is None:
             self._waiting.cancel()
         elif self._running == "running":
-            log.info("engine_draining", reason=reason)
+            self._say_end(reason)
             self._running = "draining"
             self._group.start_soon(self._own, lambda: self._drain_and_stop(life))
         await self.wait()
+
+    def _say_end(self, reason: str) -> None:
+        # Once, whatever comes first; a cancellation may have stopped the loops by then.
+        if not self._end_said and self._fault is None:
+            self._end_said = True
+            log.info("engine_draining", reason=reason)
 
     async def _drain_and_stop(self, life: Life) -> None:
         await self._drain(life, life.services.settings.drain_timeout)

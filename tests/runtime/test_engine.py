@@ -419,6 +419,28 @@ async def test_draining_lets_what_runs_end_and_starts_nothing_more(host: Any) ->
         assert [fire.verdict for fire in await engine.fires("next")] == ["ran"]
 
 
+@pytest.mark.parametrize(
+    "how, reason",
+    [
+        ("left", "the engine's block was left"),
+        ("cancelled", "the engine's block was cancelled"),
+        ("drained", "a new release"),
+    ],
+)
+async def test_whatever_begins_the_end_is_said_once(host: Any, how: str, reason: str) -> None:
+    """The log of a host that only leaves the block tells that the engine takes nothing more."""
+    host.write()
+    with capture_logs() as logs, anyio.CancelScope() as scope:
+        async with host.engine() as engine:
+            if how == "cancelled":
+                scope.cancel()
+                await anyio.sleep_forever()
+            if how == "drained":
+                await engine.drain("a new release")
+    (line,) = [line for line in logs if line["event"] == "engine_draining"]
+    assert (line["log_level"], line["reason"]) == ("info", reason)
+
+
 async def test_a_drain_that_takes_too_long_cancels_and_settles(host: Any) -> None:
     host.write()
     host.agent = sleeper(host, HOUR)
