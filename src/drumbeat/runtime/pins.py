@@ -401,6 +401,8 @@ def _pin_from_json(slug: str, value: object) -> Pin:
     names = {field.name for field in attrs.fields(Pin)}
     if not isinstance(value, dict) or value.keys() - names:
         raise _Damaged(f"the pin of {slug} has other keys than {', '.join(sorted(names))}")
+    if "provider" not in value:
+        raise _Damaged(f"the pin of {slug} does not say which provider, or that there is none")
     for name in names:
         given = value.get(name)
         if not (isinstance(given, str) or (given is None and name in ("provider", "handle"))):
