@@ -1,5 +1,6 @@
 """What runs README, documents and docstrings as tests: code is run, automation files are read."""
 
+import logging
 import os
 from doctest import ELLIPSIS
 from importlib import import_module
@@ -7,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import structlog
 from hypothesis import settings
 from sybil import Example, Sybil
 from sybil.parsers.doctest import DocTestParser
@@ -49,12 +51,19 @@ def _enter_folder(namespace: dict[str, Any]) -> None:
     """Give each document a folder of its own to write in."""
     namespace["_folder"] = TemporaryDirectory()
     namespace["_home"] = Path.cwd()
+    namespace["_level"] = logging.root.level
     os.chdir(namespace["_folder"].name)
 
 
 def _leave_folder(namespace: dict[str, Any]) -> None:
     os.chdir(namespace["_home"])
     namespace["_folder"].cleanup()
+    # A page may show where the log goes.
+    structlog.reset_defaults()
+    for handler in logging.root.handlers[:]:
+        if isinstance(handler.formatter, structlog.stdlib.ProcessorFormatter):
+            logging.root.removeHandler(handler)
+    logging.root.setLevel(namespace["_level"])
 
 
 def _import_public_names(namespace: dict[str, Any]) -> None:
