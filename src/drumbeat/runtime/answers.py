@@ -1,11 +1,13 @@
 """What came of a call of a host's own: a value that keeps its types, or the turn's one error."""
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
 from re import fullmatch
-from typing import Any
+from typing import Any, Literal, TypeVar
 
+import anyio
 import attrs
 
 from drumbeat.core.model import Receipt, Reply, Usage
@@ -17,7 +19,10 @@ from drumbeat.errors import (
     DrumbeatError,
     Problem,
 )
-from drumbeat.runtime.clock import SelfCancelled
+from drumbeat.protocols import Clock
+from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, is_interrupt
+
+T = TypeVar("T")
 
 _LONGEST_CODE = 64
 _MOST = 10**15
@@ -29,6 +34,50 @@ _LONGEST_NAME = 64 * 1024
 _LONGEST_RECEIPT = 4096
 """Characters of an id or an address: each is kept, and looked up by."""
 _ODD_REPLY = "a Reply whose fields are not of the types, or of a size, that drumbeat.Reply names"
+
+
+@attrs.frozen(kw_only=True)
+class Raised:
+    """A call that came to nothing: its time was up, it cancelled itself, or it raised `error`.
+
+    An error that came in a group of one is the one that was in it.
+    """
+
+    how: Literal["over-time", "self-cancelled", "raised"]
+    error: BaseException
+
+
+async def answered(
+    clock: Clock,
+    limit: timedelta | None,
+    call: Callable[[], Awaitable[T]],
+    *,
+    stuck_after: timedelta | None = None,
+    stuck: Callable[[], Awaitable[None]] | None = None,
+) -> T | Raised:
+    """Await a call of a host's own, and return what it returned or how it came to nothing.
+
+    Whatever it raises is a value here, but for Ctrl-C and the caller's own cancellation.
+
+    Args:
+        clock: what the limit is measured on.
+        limit: cancel the call after this long; None for never.
+        call: what to await.
+        stuck_after: how long a cancelled call may go on before `stuck` is awaited.
+        stuck: told once when the call ignores its cancellation.
+    """
+    try:
+        return await bounded(clock, limit, call, stuck_after=stuck_after, stuck=stuck)
+    except OverTime as error:
+        return Raised(how="over-time", error=error)
+    except SelfCancelled as error:
+        return Raised(how="self-cancelled", error=error)
+    except anyio.get_cancelled_exc_class():
+        raise
+    except BaseException as error:  # a host's own code may raise anything
+        if is_interrupt(error):
+            raise
+        return Raised(how="raised", error=only(error))
 
 
 def only(error: BaseException) -> BaseException:

@@ -20,8 +20,8 @@ from drumbeat.core.messages import exactly
 from drumbeat.core.model import DeliveryIntent, Receipt, Sent
 from drumbeat.errors import DeliveryRefused, NotFound, StoreError
 from drumbeat.protocols import Deliverer
-from drumbeat.runtime.answers import only, said
-from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, is_interrupt
+from drumbeat.runtime.answers import Raised, answered, said
+from drumbeat.runtime.clock import holding
 from drumbeat.runtime.log import log
 from drumbeat.runtime.receipts import kept_receipt
 from drumbeat.runtime.services import Services
@@ -160,38 +160,33 @@ class Deliveries:
         async def report() -> None:
             await self._report_stuck(intent)
 
-        try:
-            answer = await bounded(
-                services.clock,
-                services.settings.deliver_timeout,
-                call,
-                stuck_after=services.settings.stuck_after,
-                stuck=report,
-            )
-        except OverTime:
-            limit = services.settings.deliver_timeout
-            await self._failed(
-                intent, made, f"no answer within {exactly(limit)}; it may have arrived"
-            )
-        except SelfCancelled:
+        answer = await answered(
+            services.clock,
+            services.settings.deliver_timeout,
+            call,
+            stuck_after=services.settings.stuck_after,
+            stuck=report,
+        )
+        if isinstance(answer, Raised):
+            await self._came_to_nothing(intent, made, answer)
+            return
+        receipt = kept_receipt(answer, self.services.redactor)
+        if answer is not None and receipt is None:
+            log.warning("receipt_ignored", intent=intent.id, type=type(answer).__name__)
+        self._renewed.pop(intent.id, None)
+        if await self._settle(intent, "delivered", "delivered", receipt=receipt):
+            log.info("delivered", slug=intent.slug, intent=intent.id, attempt=intent.attempt)
+
+    async def _came_to_nothing(self, intent: DeliveryIntent, made: int, raised: Raised) -> None:
+        if raised.how == "over-time":
+            limit = exactly(self.services.settings.deliver_timeout)
+            await self._failed(intent, made, f"no answer within {limit}; it may have arrived")
+        elif raised.how == "self-cancelled":
             await self._failed(intent, made, "the deliverer cancelled itself; it may have arrived")
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as raised:  # whatever a host's channel raises is one failed attempt
-            if is_interrupt(raised):
-                raise
-            error = only(raised)
-            if isinstance(error, DeliveryRefused):
-                await self._abandon(intent, _refusal(error))
-            else:
-                await self._failed(intent, made, said(error))
+        elif isinstance(raised.error, DeliveryRefused):
+            await self._abandon(intent, _refusal(raised.error))
         else:
-            receipt = kept_receipt(answer, self.services.redactor)
-            if answer is not None and receipt is None:
-                log.warning("receipt_ignored", intent=intent.id, type=type(answer).__name__)
-            self._renewed.pop(intent.id, None)
-            if await self._settle(intent, "delivered", "delivered", receipt=receipt):
-                log.info("delivered", slug=intent.slug, intent=intent.id, attempt=intent.attempt)
+            await self._failed(intent, made, said(raised.error))
 
     async def _report_stuck(self, intent: DeliveryIntent) -> None:
         services = self.services

@@ -43,8 +43,8 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.senders import MailDecision, decide_mail
 from drumbeat.errors import ClaimLost, Problem, StoreError
-from drumbeat.runtime.answers import only, problem_of, said
-from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, is_interrupt
+from drumbeat.runtime.answers import Raised, answered, problem_of, said
+from drumbeat.runtime.clock import holding
 from drumbeat.runtime.contained import contained, forgotten
 from drumbeat.runtime.inbox_faults import LOOK, InboxFaults
 from drumbeat.runtime.inbox_marks import moved, read_standing
@@ -290,37 +290,33 @@ class Inboxes:
         async def report() -> None:
             await self._failed(box, "mail-poll-stuck", "it goes on after it was cancelled")
 
-        try:
-            answer = await bounded(
-                services.clock,
-                services.settings.inbox_timeout,
-                call,
-                stuck_after=services.settings.stuck_after,
-                stuck=report,
-            )
-        except OverTime:
+        answer = await answered(
+            services.clock,
+            services.settings.inbox_timeout,
+            call,
+            stuck_after=services.settings.stuck_after,
+            stuck=report,
+        )
+        if isinstance(answer, Raised):
+            await self._came_to_nothing(box, answer)
+        elif fault := batch_fault(answer, after=after):
+            await self._failed(box, "mail-batch-invalid", fault, kind=fault)
+        else:
+            assert isinstance(answer, MailBatch)  # `batch_fault` has looked
+            await self._take(box, mark, standing, answer)
+
+    async def _came_to_nothing(self, box: _Box, raised: Raised) -> None:
+        services, error = self.services, raised.error
+        problem = problem_of(error)
+        if raised.how == "over-time":
             limit = services.settings.inbox_timeout
             await self._failed(box, "mail-poll-timeout", f"no answer within {exactly(limit)}")
-        except SelfCancelled:
+        elif raised.how == "self-cancelled":
             await self._failed(box, "mail-poll-failed", "the source cancelled its own poll")
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as raised:  # whatever a host's source raises is one failed poll
-            if is_interrupt(raised):
-                raise
-            error = only(raised)
-            problem = problem_of(error)
-            if problem is None or services.redactor.text(problem.code) != problem.code:
-                await self._failed(box, "mail-poll-failed", said(error), kind=type(error).__name__)
-            else:
-                await self._failed(box, problem.code, problem.message, remedy=problem.remedy)
+        elif problem is None or services.redactor.text(problem.code) != problem.code:
+            await self._failed(box, "mail-poll-failed", said(error), kind=type(error).__name__)
         else:
-            fault = batch_fault(answer, after=after)
-            if fault:
-                await self._failed(box, "mail-batch-invalid", fault, kind=fault)
-            else:
-                assert isinstance(answer, MailBatch)  # `batch_fault` has looked
-                await self._take(box, mark, standing, answer)
+            await self._failed(box, problem.code, problem.message, remedy=problem.remedy)
 
     async def _failed(
         self, box: _Box, code: str, reason: str, *, kind: str = "", remedy: str = LOOK

@@ -31,8 +31,8 @@ from drumbeat.errors import (
     AgentUnavailable,
 )
 from drumbeat.protocols import FollowUps
-from drumbeat.runtime.answers import failure_of, plain_reply
-from drumbeat.runtime.clock import OverTime, bounded, holding, is_interrupt
+from drumbeat.runtime.answers import Raised, answered, failure_of, plain_reply
+from drumbeat.runtime.clock import holding
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
@@ -230,30 +230,18 @@ class Exchange:
             with holding(services.clock, what), turn_of(services, turn.slug):
                 return plain_reply(await services.agent.take_turn(turn))
 
-        failure: AgentError | None = None
-        reply: Reply | None = None
-        over_time = False
-        try:
-            reply = await bounded(services.clock, limit, call)
-        except anyio.get_cancelled_exc_class():
-            raise
-        except OverTime:
-            over_time = True
-        except BaseException as error:  # an agent may raise anything; raised below
-            if is_interrupt(error):
-                raise
-            failure = failure_of(error)
+        answer = await answered(services.clock, limit, call)
         spent = timedelta(seconds=services.clock.monotonic() - began)
+        over_time = isinstance(answer, Raised) and answer.how == "over-time"
+        result = failure_of(answer.error) if isinstance(answer, Raised) else answer
+        failure = result if isinstance(result, AgentError) and not over_time else None
         if limit is not None and (over_time or spent >= limit):
             # Whatever an agent makes of its cancellation, a reply included, it is no answer.
             msg = f"the turn took longer than {exactly(limit)}"
-            answer = failure if reply is None else reply
-            usage = None if answer is None else answer.usage
-            raise AgentError(msg, code="turn-timeout", usage=usage) from failure
-        if reply is None:
-            assert failure is not None, "a call gives a reply or fails"
-            raise failure
-        return reply
+            raise AgentError(msg, code="turn-timeout", usage=result.usage) from failure
+        if isinstance(result, AgentError):
+            raise result
+        return result
 
     def _trace(self, error: AgentError) -> str:
         return self.services.trace(error)[-_TRACE_LIMIT:]

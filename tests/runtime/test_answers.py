@@ -1,0 +1,83 @@
+"""What a call of a host's own comes to: its answer, or a value that says why there is none."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+
+from drumbeat.runtime.answers import Raised, answered
+from drumbeat.testing import ManualClock
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = timedelta(minutes=1)
+LOST = LookupError("lost")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(datetime(2026, 3, 2, 12, tzinfo=UTC))
+
+
+async def answer() -> str:
+    return "yes"
+
+
+async def fail() -> str:
+    raise LOST
+
+
+async def fail_in_groups() -> str:
+    async with anyio.create_task_group() as outer, anyio.create_task_group() as inner:
+        inner.start_soon(fail)
+        outer.start_soon(anyio.sleep_forever)
+    return "never"
+
+
+@pytest.mark.parametrize("call", [fail, fail_in_groups])
+async def test_what_a_call_raises_is_a_value(
+    clock: ManualClock, call: Callable[[], Awaitable[str]]
+) -> None:
+    """Out of its groups of one."""
+    assert await answered(clock, MINUTE, call) == Raised(how="raised", error=LOST)
+
+
+async def test_an_answer_is_the_answer(clock: ManualClock) -> None:
+    assert await answered(clock, MINUTE, answer) == "yes"
+    assert await answered(clock, None, answer) == "yes"
+
+
+async def test_a_call_whose_time_is_up_is_told_from_one_that_raised(clock: ManualClock) -> None:
+    found: list[object] = []
+
+    async def ask() -> None:
+        found.append(await answered(clock, MINUTE, anyio.sleep_forever))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await clock.advance(MINUTE)
+    (raised,) = found
+    assert isinstance(raised, Raised)
+    assert raised.how == "over-time"
+
+
+async def test_the_cancellation_of_the_caller_passes_through(clock: ManualClock) -> None:
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await answered(clock, MINUTE, anyio.sleep_forever)
+        raise AssertionError
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_a_call_that_cancels_itself_is_told_from_one_that_raised(clock: ManualClock) -> None:
+    """Only asyncio lets a call raise a cancellation that nobody asked for."""
+
+    async def cancels() -> None:
+        raise anyio.get_cancelled_exc_class()
+
+    found = await answered(clock, MINUTE, cancels)
+    assert isinstance(found, Raised)
+    assert found.how == "self-cancelled"
