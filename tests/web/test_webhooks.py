@@ -278,11 +278,16 @@ async def test_what_is_not_in_order_starts_nothing(  # noqa: PLR0917  the column
 
 
 async def test_a_body_of_just_the_size_is_taken(host: Any) -> None:
-    """`max_body` is what is allowed."""
+    """`max_body` is what is allowed, and who sends more is told how much that is."""
     host.job("look", "webhook: door")
     async with host.client() as client:
         got = await host.call(client, "POST", DOOR, body=b"x" * 2000, headers=BEARER, max_body=2000)
+        more = await host.call(
+            client, "POST", DOOR, body=b"x" * 2001, headers=BEARER, max_body=2000
+        )
     assert got.status == 202
+    assert more.status == 413
+    assert "2000 bytes" in more.json["reason"]
 
 
 async def test_a_large_body_is_checked_beside_the_loop(host: Any, monkeypatch: Any) -> None:

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from drumbeat.client import Client
-from drumbeat.web.doors import Handler, read_body
+from drumbeat.web.doors import Handler, answer, read_body
 
 __all__ = ["take_webhook"]
 
@@ -28,6 +28,10 @@ def take_webhook(client: Client, *, max_body: int, body_timeout: timedelta) -> H
             headers=request.headers,
             body=partial(read_body, request, most=max_body, within=body_timeout),
         )
+        if told.status == 413:
+            # How much is too much is said by this door, and known to it alone.
+            reason = f"the body has more than {max_body} bytes, which is the `max_body` of this door"
+            return answer(413, code="webhook-too-large", reason=reason)
         return Response(told.body, status_code=told.status, headers=dict(told.headers))
 
     return handle
