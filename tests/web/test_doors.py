@@ -33,6 +33,27 @@ async def test_a_run_is_started_by_whoever_has_the_secret(host: Any, proof: Any)
     assert (fire.cause, fire.verdict) == ("manual", "ran")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/webhooks/door/", 202),
+        ("POST", "/automations/look/run/", 202),
+        ("GET", "/ask/", 200),
+        ("POST", "/followups/", 401),
+        ("GET", "/health/", 200),
+        ("POST", "/webhooks//", 404),
+    ],
+)
+async def test_a_slash_at_the_end_leads_to_the_same_door(
+    host: Any, method: str, path: str, status: int
+) -> None:
+    """Nobody is sent elsewhere: senders of events do not follow."""
+    host.job("look", "webhook: door")
+    async with host.engine() as engine:
+        got = await host.call(engine, method, path, headers=BEARER)
+        assert got.status == status
+
+
 async def test_a_key_makes_it_idempotent(host: Any) -> None:
     """One key is one fire, also when it is long or no text to keep."""
     host.job("look")

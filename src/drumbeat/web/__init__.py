@@ -32,7 +32,8 @@ def routes(
 ) -> list[BaseRoute]:
     """The routes of an engine's doors (spec, section 13.1).
 
-    `/webhooks/{name}`, `POST /automations/{slug}/run`, `POST /followups`, `/ask` and `GET /health`.
+    `/webhooks/{name}`, `POST /automations/{slug}/run`, `POST /followups`, `/ask` and `GET /health`,
+    each also with a slash at its end.
     They may be made before the engine is entered: outside its `async with` they answer 503.
 
     Args:
@@ -45,10 +46,12 @@ def routes(
     run = run_automation(engine, body_timeout=body_timeout)
     ask = answer_question(engine, body_timeout=body_timeout)
     follow_up = schedule_follow_up(engine, body_timeout=body_timeout)
-    return [
-        Route("/webhooks/{name}", Door({"*": webhook})),
-        Route("/automations/{slug}/run", Door({"POST": run})),
-        Route("/ask", Door({"GET": show, "HEAD": show, "POST": ask})),
-        Route("/followups", Door({"POST": follow_up})),
-        Route("/health", Door({"GET": look, "HEAD": look})),
-    ]
+    doors = {
+        "/webhooks/{name}": Door({"*": webhook}),
+        "/automations/{slug}/run": Door({"POST": run}),
+        "/ask": Door({"GET": show, "HEAD": show, "POST": ask}),
+        "/followups": Door({"POST": follow_up}),
+        "/health": Door({"GET": look, "HEAD": look}),
+    }
+    # A router would send an address that ends in a slash elsewhere, and senders do not follow.
+    return [Route(path + end, door) for path, door in doors.items() for end in ("", "/")]

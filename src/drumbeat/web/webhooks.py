@@ -30,7 +30,9 @@ def take_webhook(client: Client, *, max_body: int, body_timeout: timedelta) -> H
         )
         if told.status == 413:
             # How much is too much is said by this door, and known to it alone.
-            reason = f"the body has more than {max_body} bytes, which is the `max_body` of this door"
+            reason = (
+                f"the body has more than {max_body} bytes, which is the `max_body` of this door"
+            )
             return answer(413, code="webhook-too-large", reason=reason)
         return Response(told.body, status_code=told.status, headers=dict(told.headers))
 
