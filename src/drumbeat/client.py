@@ -65,7 +65,6 @@ from drumbeat.runtime.webhook_door import WebhookDoor
 from drumbeat.runtime.webhook_states import webhook_states
 from drumbeat.runtime.workspace import Survey, kind_of, survey
 
-_ALL = 1_000_000
 _WITH_PAYLOAD: Final = frozenset[Cause]({"webhook", "inbox", "manual"})
 """What comes from outside, or by hand, may bring one."""
 _NEIGHBOURS = 1000
@@ -520,7 +519,7 @@ class Client(Entered):
         store = await self._readable()
         runs: list[RunRecord] = []
         if store is not None:
-            runs = await store.runs(target=intent_id, limit=_ALL, payloads=False)
+            runs = await store.runs(target=intent_id, limit=None, payloads=False)
         for run in runs:
             intent = run.intent
             if store is None or intent is None or intent.id != intent_id:
@@ -599,7 +598,7 @@ class Client(Entered):
         store = await self._readable()
         if store is None:
             return []
-        runs = await store.runs(sent=sent, limit=_ALL, payloads=False)
+        runs = await store.runs(sent=sent, limit=None, payloads=False)
         intents = [run.intent for run in reversed(runs) if run.intent is not None][:limit]
         shown, found = self._redactor().fire, []
         for intent in intents:
@@ -673,7 +672,7 @@ class Client(Entered):
         holder = await EngineLock(self.data_dir, threads=self._threads).holder()
         fires: list[Fire] = []
         if store is not None:
-            fires = await store.fires(open=True, limit=_ALL, payloads=False)
+            fires = await store.fires(open=True, limit=None, payloads=False)
         running: list[RunRecord] = []
         for fire in fires:
             if store is not None and fire.run_id is not None:
@@ -819,7 +818,7 @@ class Client(Entered):
         behind = False
         if run.delivery == "pending":
             # The store has each claimed in the order in which the runs ended.
-            pending = await store.runs(slug=run.slug, sent="pending", limit=_ALL, payloads=False)
+            pending = await store.runs(slug=run.slug, sent="pending", limit=None, payloads=False)
             ended = [_ended(each) for each in pending]
             behind = bool(ended) and _ended(run) > min(ended)
         failure = await last_failure(store, run) if run.intent and run.intent.attempt else ""

@@ -92,7 +92,6 @@ from drumbeat.runtime.within import is_within, turn_around
 from drumbeat.runtime.workspace import Survey, WorkspaceCache
 from drumbeat.runtime.zones import zones_for
 
-_ALL = 1_000_000
 _RELOADED = 1.0
 """Seconds between two looks at the files for routes that are not known."""
 _LAST_WORD = 1.0
@@ -1029,7 +1028,7 @@ class Engine(Client):
         inboxes: tuple[InboxState, ...] = ()
         webhooks: tuple[WebhookState, ...] = ()
         try:
-            waiting = await services.store.fires(open=True, limit=_ALL, payloads=False)
+            waiting = await services.store.fires(open=True, limit=None, payloads=False)
             paused = await requests.paused(services.store)
             inboxes = await inbox_states(
                 services.store, services.known_workspace, systems=services.mail

@@ -371,7 +371,7 @@ class Store(Protocol):
         id: str | None = None,
         open: bool = False,
         around: datetime | None = None,
-        limit: int = 100,
+        limit: int | None = 100,
         payloads: bool = True,
     ) -> list[Fire]:
         """Fires: the open ones by due time, else the latest first.
@@ -384,7 +384,7 @@ class Store(Protocol):
             id: the fire of that id alone.
             open: only those without a verdict.
             around: an aware instant.
-            limit: the most that are returned.
+            limit: the most that are returned; None for all.
             payloads: False leaves every `payload` None, and reads none of them: one may have 25
                 MiB.
         """
@@ -407,10 +407,10 @@ class Store(Protocol):
         slug: str | None = None,
         target: str | None = None,
         sent: Sent | None = None,
-        limit: int = 100,
+        limit: int | None = 100,
         payloads: bool = True,
     ) -> list[RunRecord]:
-        """Runs, the latest first. `target` is a run, session or receipt id.
+        """Runs, the latest first. `target` is a run, session or receipt id; `limit` None means all.
 
         With `payloads` False, the `payload` of their fires is None and is not read.
         """

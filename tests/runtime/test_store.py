@@ -182,6 +182,13 @@ class Heavy(SqliteStore):
         return await super().fires(**{**rest, "payloads": True})
 
 
+class Stingy(SqliteStore):
+    """Never gives more than a hundred."""
+
+    async def fires(self, **rest: Any) -> list[Fire]:
+        return await super().fires(**{**rest, "limit": rest.get("limit") or 100})
+
+
 class Light(SqliteStore):
     """Leaves payloads out that were asked for."""
 
@@ -252,6 +259,7 @@ class Silent(SqliteStore):
         Forgetful,
         Generous,
         Heavy,
+        Stingy,
         Hoarding,
         Lapsing,
         Lenient,

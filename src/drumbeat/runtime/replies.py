@@ -39,7 +39,6 @@ from drumbeat.runtime.reply_turn import ReplyTurn, current_layers
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 
-_ALL = 1_000_000
 _MOMENT = timedelta(seconds=10)
 """So long an answer waits in any case for a conversation that the engine itself has borrowed."""
 
@@ -227,7 +226,7 @@ async def find_answered(store: Store, target: str) -> RunRecord:
     found = await store.runs(target=target, limit=1, payloads=False)
     if found and target not in (found[0].run_id, found[0].session_id):
         # A channel may give one receipt to many messages: any choice would be a guess.
-        found = await store.runs(target=target, limit=_ALL, payloads=False)
+        found = await store.runs(target=target, limit=None, payloads=False)
         if len({(run.slug, run.session_id) for run in found}) > 1:
             raise NotFound(
                 Problem(

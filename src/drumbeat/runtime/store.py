@@ -418,7 +418,7 @@ class SqliteStore(Store):
         id: str | None = None,
         open: bool = False,
         around: datetime | None = None,
-        limit: int = 100,
+        limit: int | None = 100,
         payloads: bool = True,
     ) -> list[Fire]:
         """As `Store.fires`; a fire that is claimed is open."""
@@ -443,7 +443,7 @@ class SqliteStore(Store):
         slug: str | None = None,
         target: str | None = None,
         sent: Sent | None = None,
-        limit: int = 100,
+        limit: int | None = 100,
         payloads: bool = True,
     ) -> list[RunRecord]:
         """As `Store.runs`; `target` may be the id of the intent too.

@@ -72,12 +72,12 @@ def read_fires(
     id: str | None = None,
     open: bool,
     around: datetime | None = None,
-    limit: int,
+    limit: int | None,
     bare: bool = False,
 ) -> list[Fire]:
     """Return the open fires by due time, those due around an instant, or the latest first."""
     if around is not None:
-        return _around(db, slug, instant(around), max(0, limit) // 2, bare=bare)
+        return _around(db, slug, instant(around), _most(limit, of=2), bare=bare)
     conditions = ["TRUE"]
     values: list[Any] = []
     if id is not None:
@@ -89,9 +89,14 @@ def read_fires(
     if open:
         conditions.append("f.verdict IS NULL")
     order = "f.due, f.seq" if open else "f.seq DESC"
-    values.append(max(0, limit))
+    values.append(_most(limit))
     condition = f"{' AND '.join(conditions)} ORDER BY {order} LIMIT ?"
     return [fire for _, fire in select_fires(db, condition, tuple(values), bare=bare)]
+
+
+def _most(limit: int | None, *, of: int = 1) -> int:
+    """What stands behind LIMIT for so many, or for one of `of` parts of them; -1 for all."""
+    return -1 if limit is None else max(0, limit) // of
 
 
 def _around(
@@ -170,7 +175,7 @@ def read_runs(
     slug: str | None,
     target: str | None,
     sent: Sent | None,
-    limit: int,
+    limit: int | None,
     bare: bool = False,
 ) -> list[RunRecord]:
     """Return runs, the latest first, with their fires and intents as they stand."""
@@ -189,14 +194,14 @@ def read_runs(
         )
         name = storable(target)
         # Of a long conversation only those that can be among the answer; with -1, all of them.
-        most = max(0, limit) if slug is None and sent is None else -1
+        most = _most(limit) if slug is None and sent is None else -1
         values.extend((name, name, most, name, name))
     if sent is not None:
         if sent in _FEW:
             conditions.append(_FEW[sent])
         conditions.append("i.sent = ?")
         values.append(sent)
-    values.append(max(0, limit))
+    values.append(_most(limit))
     rows = db.execute(
         "SELECT r.run_id, r.fire, r.record, i.record, i.attempt, i.sent, i.receipt "  # noqa: S608
         "FROM runs r LEFT JOIN intents i ON i.run_id = r.run_id "

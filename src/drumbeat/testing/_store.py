@@ -98,6 +98,10 @@ async def _check_fires(store: Store) -> None:
     _same(await store.add_fires([other, again]), [other, fire], "another cause makes another fire")
     _same(await store.fires(slug="fires"), [other, fire], "fires are listed with the latest first")
     _same(await store.fires(slug="fires", limit=1), [other], "`limit` bounds a listing")
+    many = [_fire("many", str(n), verdict="missed", reason="a day late") for n in range(101)]
+    await store.add_fires(many)
+    counted = len(await store.fires(slug="many", limit=None))
+    _same(counted, 101, "a `limit` of None lists all fires")
     _same(await store.fires(id=fire.id), [fire], "a fire is found by its id")
     _same(await store.fires(id=fire.id, slug="nobody"), [], "every condition counts")
     light = await store.fires(slug="fires", payloads=False)
@@ -498,6 +502,7 @@ async def _check_runs(store: Store) -> None:
 
     _same(await ids(slug="runs"), ["runs-2", "runs-1", "runs-0"], "the latest run comes first")
     _same(await ids(slug="runs", limit=2), ["runs-2", "runs-1"], "`limit` bounds the runs")
+    _same(len(await ids(slug="runs", limit=None)), 3, "a `limit` of None shows all runs")
     _same(await ids(target="session-0"), ["runs-2", "runs-0"], "runs are found by conversation")
     _same(await ids(target="runs-1"), ["runs-1"], "a run is found by its id")
     _same(await ids(slug="nobody"), [], "nothing is found for an unknown slug")
