@@ -161,7 +161,8 @@ def _skill_problem(skill: Path, within: Path | None) -> Problem | None:
             read_inside(within, PurePath(SKILLS, skill.name, _CARD))
     except FileFault as fault:
         remedy = "write a SKILL.md into it, or let its name begin with _"
-        return _broken(skill, str(fault), remedy)
+        # The message names the folder as it is.
+        return _broken(skill, str(fault).replace(str(skill / _CARD), str(_CARD)), remedy)
     if len(text) > MAX_FILE:
         return _broken(skill, f"{_CARD} is larger than 1 MiB", "prune it")
     if not text.strip():
@@ -178,6 +179,7 @@ def _joined(problems: Sequence[Problem]) -> Problem:
     return attrs.evolve(
         first,
         message="\n".join(problem.message for problem in problems),
+        path=None,  # each line names its own
         remedy="\n".join(dict.fromkeys(problem.remedy for problem in problems)),
     )
 
