@@ -184,6 +184,13 @@ def test_beside_an_engine_it_is_taken_up(workspace: Path) -> None:
     assert [run.slug for run in runs] == ["greeting"]
 
 
+def test_what_a_later_run_has_no_use_for_is_named() -> None:
+    """What to leave out, and not only that it does not go together."""
+    result = call("run", "greeting", "--in", "1", *GOOD, "--mail", "cli_asking_host:agent")
+    assert result.exit_code == 2
+    assert "leave out --agent and --mail: --in leaves" in " ".join(result.stderr.split())
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

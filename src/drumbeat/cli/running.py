@@ -116,8 +116,10 @@ def run(output: Output, /, slug: str, **options: Any) -> None:
         msg = "--try has a data folder of its own, so --data-dir does not go with it"
         raise click.UsageError(msg)
     if options["after"] is not None:
-        if options["agent"] or options["deliverer"] or options["mail"]:
-            msg = "--in leaves the run to an engine, which has parts of its own"
+        given = [f"--{name}" for name in ("agent", "deliverer", "mail") if options[name]]
+        if given:
+            msg = f"leave out {' and '.join(given)}: --in leaves the run to an engine, which has "
+            msg += "parts of its own"
             raise click.UsageError(msg)
         check_data_dir(options["data_dir"])
         anyio.run(_fire, output, slug, options)
