@@ -26,7 +26,9 @@ from drumbeat import (
     DeliveryRefused,
     Engine,
     MailBatch,
+    MailError,
     Pin,
+    Problem,
     SessionPins,
     Settings,
     SystemClock,
@@ -388,6 +390,8 @@ def test_a_doctor_names_damaged_skills(workspace: Path) -> None:
     assert found.exit_code == 1
     assert "FAIL skills" in found.output
     assert "[skill-broken]" in found.output
+    assert found.output.count("skills/mail") == 1
+    assert "skills/mail: there is no file SKILL.md" in found.output
     (workspace / "skills" / "mail" / "SKILL.md").write_text("Write.\n")
     assert "ok   skills: 1 skill\n" in call("doctor").output
 
@@ -691,6 +695,14 @@ class Shut(ScriptedMailbox):
         raise OSError(msg)
 
 
+class Away(Shut):
+    """One whose source says so with a code of its own."""
+
+    async def poll(self, address: str, after: str | None, /) -> MailBatch:
+        problem = Problem(code="mail-unreachable", message="no route to it", remedy="dial in")
+        raise MailError(problem)
+
+
 def test_status_and_doctor_tell_of_inboxes(workspace: Path) -> None:
     (workspace / "jobs").mkdir()
     (workspace / "jobs" / "desk.md").write_text(DESK, encoding="utf-8")
@@ -703,18 +715,23 @@ def test_status_and_doctor_tell_of_inboxes(workspace: Path) -> None:
     assert "imap:desk@example.org of desk is not polled" in result.output
     assert "[inbox-system-unknown]" in result.output
 
-    async def fail() -> None:
+    async def fail(source: Shut) -> None:
         agent = ScriptedAgent()
-        async with Engine(workspace, agent=agent, mail={"imap": Shut()}) as engine:
+        async with Engine(workspace, agent=agent, mail={"imap": source}) as engine:
             async for event in engine.events():
                 if event.kind == "mail_poll_failed":
                     break
 
-    anyio.run(fail)
+    anyio.run(fail, Shut())
     assert "cannot be polled: OSError: connection refused" in call("status").output
     result = call("doctor")
     assert result.exit_code == 1
     assert "[mail-poll-failed]" in result.output
+    (workspace / ".drumbeat").rename(workspace / "before")
+    anyio.run(fail, Away())
+    result = call("doctor")
+    assert "[mail-unreachable]" in result.output
+    assert "[mail-poll-failed]" not in result.output
 
 
 def test_status_tells_what_a_webhook_left_out(workspace: Path) -> None:

@@ -223,7 +223,7 @@ def _mail(status: Status) -> Examined:
         elif inbox.fault:
             problems.append(
                 Problem(
-                    code="mail-poll-failed",
+                    code=inbox.code,
                     message=f"{name} could not be polled: {inbox.fault}",
                     remedy="look at the mailbox and at how the host reaches it",
                 )

@@ -443,7 +443,8 @@ class InboxState:
 
     `begun`: whether mail counts by now, which it does from the first poll on. `fire` is the id of
     the one that is out for a batch. `parked` has a line for each of the latest messages that were
-    given up. `fault`: why it could not be polled when that was last tried, "" when it could.
+    given up. `fault`: why it could not be polled when that was last tried, "" when it could, and
+    `code` the same as a code.
     `served`: whether the engine has its mail system; for a client, the engine that was last there.
     """
 
@@ -454,6 +455,7 @@ class InboxState:
     fire: str | None
     parked: tuple[str, ...]
     fault: str = ""
+    code: str = ""
     served: bool = True
 
 

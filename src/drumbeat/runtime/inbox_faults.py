@@ -17,14 +17,14 @@ LOOK = "look at the mailbox and at how the host reaches it; it is polled on, and
 """How a failure is mended of which no more is known."""
 
 
-async def kept_faults(store: Store) -> dict[str, str]:
-    """By slug, why its inbox could not be polled when that was last tried; for a client.
+async def kept_faults(store: Store) -> dict[str, dict[str, str]]:
+    """By slug, why its inbox could not be polled when that was last tried: `code` and `reason`.
 
     Raises:
         StoreError: the store could not be read.
     """
     return {
-        mark.key.removeprefix(_PREFIX): str(mark.value["reason"])
+        mark.key.removeprefix(_PREFIX): {each: str(mark.value[each]) for each in ("code", "reason")}
         for mark in await store.marks(_PREFIX)
         if mark.value is not None
     }

@@ -36,6 +36,7 @@ async def inbox_states(
             _, standing = await read_standing(store, key)
         known = standing if isinstance(standing, Standing) else None
         batch = None if known is None else known.batch
+        fault = faults.get(slug, {})
         found.append(
             InboxState(
                 slug=slug,
@@ -44,7 +45,8 @@ async def inbox_states(
                 begun=standing is not None,
                 fire=None if batch is None else batch.fire,
                 parked=() if known is None else known.parked,
-                fault=faults.get(slug, ""),
+                fault=fault.get("reason", ""),
+                code=fault.get("code", ""),
                 served=systems is None or trigger.system in systems,
             )
         )
