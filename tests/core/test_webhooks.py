@@ -121,7 +121,8 @@ def test_a_missing_secret_refuses_that_trigger_and_names_the_variable(
     answer = check(empty_bearer, auth=auth, secrets=secrets)
     assert isinstance(answer, Refused)
     assert (answer.code, answer.status) == ("webhook-secret-missing", 503)
-    assert name in answer.reason
+    assert answer.reason.startswith(f"{name} is not set: `auth: ")
+    assert answer.reason.endswith("` cannot check who sends")
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

@@ -139,7 +139,7 @@ def check_head(
     if not secret.strip():
         return Refused(
             code="webhook-secret-missing",
-            reason=f"{auth.secret_name} is not set, so no sender of `{auth.scheme}` can be told",
+            reason=f"{auth.secret_name} is not set: `auth: {auth.scheme}` cannot check who sends",
             status=503,
         )
     found = Headers(headers)
