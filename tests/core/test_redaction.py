@@ -40,6 +40,7 @@ TOKEN = "tok-12345678"
         ({"T": TOKEN}, f"… said: …{TOKEN[-4:]}", "… said: …[redacted T]"),
         ({"T": TOKEN}, f"…{TOKEN[-3:]} {TOKEN[1:]}", f"…{TOKEN[-3:]} {TOKEN[1:]}"),
         ({"T": TOKEN}, f"…{TOKEN}", "…[redacted T]"),
+        ({"T": TOKEN}, f"…{TOKEN[1:6]} b", f"…{TOKEN[1:6]} b"),
     ],
 )
 def test_known_values_are_replaced_by_their_names(
