@@ -6,8 +6,8 @@ nox.needs_version = ">=2025.5.1"
 nox.options.sessions = ["tests", "lint", "types", "docs", "demo"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
-# Two processes at once; a file stays in one: the examples of a document build on each other.
-SHARED = ["-n", "2", "--dist", "loadfile"]
+# Three processes at once, since tests wait more than they count; a file stays in one: the examples of a document build on each other.
+SHARED = ["-n", "3", "--dist", "loadfile"]
 GROUPS = nox.project.load_toml("pyproject.toml")
 
 

@@ -627,7 +627,7 @@ async def test_a_driven_clock_is_held_by_calls_and_not_by_waiting_for_events(
             gate.leave.set()
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
-            group.start_soon(lambda: store.events(after=99, limit=1, wait=timedelta(days=1)))
+            group.start_soon(lambda: store.events(after=0, limit=1, wait=timedelta(days=1)))
             while "store events" not in clock.names or clock.going:
                 await anyio.sleep(0.001)
             group.cancel_scope.cancel()

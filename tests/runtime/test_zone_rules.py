@@ -99,6 +99,17 @@ async def test_a_zone_that_is_gone_is_refused_by_name(host: Any, rules: Rules) -
         assert [fire.verdict for fire in await engine.fires()] == ["ran"]
 
 
+async def test_each_engine_looks_at_the_variable_that_names_the_zone(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the second one of a process."""
+    host.write()
+    for name in ("Europe/Berlin", "Asia/Tokyo"):
+        monkeypatch.setenv("TZ", name)
+        async with host.engine(timezone=None) as engine:
+            assert (await engine.status()).zones["automation"][0] == name
+
+
 async def test_the_variable_that_names_the_zone_moves_nothing_while_an_engine_runs(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,9 +103,13 @@ def resolve_zone(value: str | tzinfo, *, source: str = "timezone") -> ZoneInfo:
     )
 
 
-def system_zone(
-    lookup: Callable[[], str | None] = tzlocal.get_localzone_name,
-) -> Zone:
+def _present_name() -> str | None:
+    # Looked up again: the first answer is kept by the library for as long as the process lives.
+    tzlocal.reload_localzone()
+    return tzlocal.get_localzone_name()
+
+
+def system_zone(lookup: Callable[[], str | None] = _present_name) -> Zone:
     """The machine's zone by name, or UTC with a `zone_unnamed` warning in the log.
 
     Reads configuration files of the system.
