@@ -6,7 +6,8 @@ nox.needs_version = ">=2025.5.1"
 nox.options.sessions = ["tests", "lint", "types", "docs", "demo"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
-# Three processes at once, since tests wait more than they count; a file stays in one: the examples of a document build on each other.
+# Three processes at once, since tests wait as much as they work; a file stays in one: the examples
+# of a document build on each other.
 SHARED = ["-n", "3", "--dist", "loadfile"]
 GROUPS = nox.project.load_toml("pyproject.toml")
 
