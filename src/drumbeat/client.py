@@ -669,7 +669,7 @@ class Client(Entered):
         seen = await self._survey()
         elsewhere = await self._threads.run(rules.elsewhere, self.workspace_dir, self.data_dir)
         unruled = await look_at_system_prompt(self.workspace_dir, threads=self._threads)
-        holder = await EngineLock(self.data_dir, threads=self._threads).holder()
+        holder = await self._holder()
         fires: list[Fire] = []
         if store is not None:
             fires = await store.fires(open=True, limit=None, payloads=False)
@@ -704,12 +704,16 @@ class Client(Entered):
         """
         self._check_inside()
         await self._write_due()
-        holder = await EngineLock(self.data_dir, threads=self._threads).holder()
+        holder = await self._holder()
         state: Literal["running", "stopped"] = "stopped" if holder is None else "running"
         told = [fault.code for fault in await self._told_faults(holder)]
         faults = tuple(dict.fromkeys([*await self._store_faults(), *told]))
         well = not any(code.startswith("store-") for code in faults)
         return Health(ok=holder is not None and well, state=state, faults=faults)
+
+    async def _holder(self) -> str | None:
+        """Who holds the data folder at this moment."""
+        return await EngineLock(self.data_dir, threads=self._threads).holder()
 
     async def _told_faults(self, holder: str | None) -> tuple[Problem, ...]:
         """What the engine that holds the data folder says is wrong with it."""
@@ -798,7 +802,7 @@ class Client(Entered):
         self, store: Store, slug: str, at: datetime, rules: Rules, now: datetime
     ) -> Around:
         """What is known of the time around `at`."""
-        held = await EngineLock(self.data_dir).holder() is not None
+        held = await self._holder() is not None
         return Around(
             owed=await unseen_moment(store, slug, at, zones=rules.zones, within=NEAR, now=now),
             absent=await absence(
@@ -810,9 +814,7 @@ class Client(Entered):
     async def _known(self, store: Store, run: RunRecord) -> Known:
         """What is known of a run beside its record, looked for where it says something."""
         if run.state == "running":
-            return Known(
-                engine=await EngineLock(self.data_dir, threads=self._threads).holder() is not None
-            )
+            return Known(engine=await self._holder() is not None)
         if run.delivery not in ("pending", "abandoned"):
             return Known()
         behind = False
