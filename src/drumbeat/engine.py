@@ -1,25 +1,13 @@
 """The engine: wires the rooms together and lives as long as its host lets it.
 
-Theory of operation. Entering takes the data folder's lock, opens the store as its holder, completes
-what a crash left (a rotation half done, runs that were going), and only then starts the loops: the
-workspace is looked at, due moments become fires, due fires become runs, intents go out, leases are
-renewed. The loops share nothing but the store and a few signals. One task supervises them: a fault
-ends the loops and waits in `wait()`; it never cancels the host's own body, in whose task that one
-and two others are begun (`_own`). Once nothing goes on any more, that task gives the lock back: a
-host may take its time to leave, and reading needs no lock.
-
-A standby that finds the folder held opens the store as a client does, and the task that supervises
-tries for the lock first; once it has it, it begins as if just entered, with the files as they stand
-by then.
-
-Trouble with the store is no fault. What entering has to write is tried once; what the store does
-not take then is made up for by the dispatcher (the runs that were going) and by the next reload
-(the marks of schedules), while `status().faults` says so.
+How it takes its data folder, keeps it and gives it back is the matter of `runtime/tenure.py`. Here
+stands what a host asks of it: work, steering and reading, as a client would and better where the
+engine knows more.
 """
 
 import math
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta, tzinfo
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +18,6 @@ import attrs
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from drumbeat.client import Client
-from drumbeat.core.git_access import git_token, known_secrets
 from drumbeat.core.model import (
     Automation,
     Draft,
@@ -38,7 +25,6 @@ from drumbeat.core.model import (
     Fire,
     Health,
     InboxState,
-    Pack,
     Receipt,
     Reply,
     RunRecord,
@@ -46,7 +32,6 @@ from drumbeat.core.model import (
     WebhookState,
     Workspace,
 )
-from drumbeat.core.redaction import Redactor
 from drumbeat.core.routes import BrokenRoute, Route
 from drumbeat.core.settings import Settings
 from drumbeat.errors import (
@@ -56,59 +41,29 @@ from drumbeat.errors import (
     NotRun,
     Problem,
     StoreError,
-    WorkspaceError,
 )
 from drumbeat.protocols import Agent, Clock, Deliverer, MailSource, Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.answers import said
-from drumbeat.runtime.artifacts import Artifacts
 from drumbeat.runtime.asking import answer_question
 from drumbeat.runtime.awaited import Awaited
 from drumbeat.runtime.brought import check_brought, follow_ups_url
-from drumbeat.runtime.clock import Driven, SystemClock
-from drumbeat.runtime.config_files import ConfigFiles
+from drumbeat.runtime.clock import SystemClock
 from drumbeat.runtime.contained import contained, fault_of
 from drumbeat.runtime.drafting import Drafting
 from drumbeat.runtime.entered import Folder
 from drumbeat.runtime.follow_ups import ask_with_token, bearer_of
 from drumbeat.runtime.inbox_states import inbox_states
 from drumbeat.runtime.life import Life
-from drumbeat.runtime.lock import EngineLock
-from drumbeat.runtime.log import log, traced
-from drumbeat.runtime.packs import load_packs
-from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.rules import Rules
-from drumbeat.runtime.schedule_marks import Zones
-from drumbeat.runtime.search_path import search_path
-from drumbeat.runtime.services import Services
-from drumbeat.runtime.signals import Signal
-from drumbeat.runtime.skills import Layers
-from drumbeat.runtime.standby import outcome, stand_by
-from drumbeat.runtime.state import State
-from drumbeat.runtime.undisturbed import undisturbed
-from drumbeat.runtime.upkeep import log_broken
+from drumbeat.runtime.standby import outcome
+from drumbeat.runtime.tenure import Tenure
 from drumbeat.runtime.webhook_states import webhook_states
 from drumbeat.runtime.within import is_within, turn_around
-from drumbeat.runtime.workspace import Survey, WorkspaceCache
-from drumbeat.runtime.zones import zones_for
+from drumbeat.runtime.workspace import Survey
 
 _RELOADED = 1.0
 """Seconds between two looks at the files for routes that are not known."""
-_LAST_WORD = 1.0
-"""Real seconds for what is going when an engine on a driven clock is left: deliveries get so long,
-and a run that goes on for longer is reported."""
-
-
-@attrs.frozen(kw_only=True)
-class _Parts:
-    """What stands around an engine as it begins."""
-
-    env: dict[str, str]
-    zones: Zones
-    workspace: WorkspaceCache
-    packs: tuple[Pack, ...]
-    skills: Layers
-    config: ConfigFiles
 
 
 class Engine(Client):
@@ -186,13 +141,7 @@ class Engine(Client):
         self._clock = clock or SystemClock()
         self._pins = pins
         self._standby = standby
-        self._standby_fault: Problem | None = None
-        self._running: Literal["standby", "running", "draining", "stopped"] = "stopped"
-        self._fault: BaseException | None = None
-        self._fault_told = False
-        self._end_said = False
-        self._ended = False
-        self._life: Life | None = None
+        self._tenure: Tenure | None = None
         self._reloaded = -math.inf
         self._ready = False
 
@@ -213,218 +162,38 @@ class Engine(Client):
         # An intent must not be leased again while its delivery may still be going.
         lease = max(settings.lease, settings.deliver_timeout + timedelta(minutes=1))
         state = await self._begin(lease=lease, redact=self._redact)
-        self._lock = EngineLock(self.data_dir, threads=self._threads)
-        self._over = Signal()
-        self._waiting = anyio.CancelScope()
-        self._reporting = anyio.CancelScope()
-        try:
-            env = dict(os.environ if self._env is None else self._env)
-            parts = await self._parts(env)
-            await state.prepare()
-            since = self._clock.now().isoformat(timespec="seconds")
-            try:
-                holder = await self._lock.acquire(since=since)
-            except EngineBusy as busy:
-                if not self._standby:
-                    raise
-                await self._open_beside(state)
-                log.info("engine_standby", reason=busy.problem.message)
-            else:
-                self._life = await self._take(parts, holder)
-            self._group = anyio.create_task_group()
-            await self._group.__aenter__()
-        except BaseException:
-            await self._give_up_folder()
-            raise
-        self._running = "standby" if self._life is None else "running"
-        self._ready = True
-        self._group.start_soon(self._own, lambda: self._supervise(env))
-        self._group.start_soon(self._own, self._report_refusals)
-        return self
-
-    async def _open_beside(self, state: State) -> None:
-        """Open the store as a client does, unless the holder's release is an earlier one."""
-        try:
-            await state.writable()
-        except StoreError as error:
-            # As a holder it may bring the store up to date. Until then every look at it says so.
-            if error.problem.code != "store-older":
-                raise
-            log.warning("standby_blind", message=error.problem.message)
-
-    async def _parts(self, env: dict[str, str]) -> "_Parts":
-        """What stands around the engine, as it is at this instant."""
-        zones = await self._threads.run(zones_for, self._timezone, env)
-        workspace = WorkspaceCache(self.workspace_dir, threads=self._threads)
-        first = await workspace.reload()
-        if first.error is not None:
-            raise first.error
-        folders = await self._threads.run(lambda: tuple(map(Path.absolute, self._skills)))
-        skills = Layers(workspace=self.workspace_dir, folders=folders, threads=self._threads)
-        packs, config = await self._surroundings(env, skills)
-        return _Parts(
-            env=env, zones=zones, workspace=workspace, packs=packs, skills=skills, config=config
+        self._tenure = tenure = Tenure(
+            workspace_dir=self.workspace_dir,
+            data_dir=self.data_dir,
+            state=state,
+            clock=self._clock,
+            threads=self._threads,
+            settings=settings,
+            agent=self._agent,
+            deliverer=self._deliverer,
+            mail=self._mail,
+            timezone=self._timezone,
+            env=self._environment(),
+            skills=self._skills,
+            follow_ups_url=self._follow_ups_url,
+            pins=await self._session_pins(),
+            standby=self._standby,
+            secrets=self._door_secrets,
+            redactor=self._redactor,
+            refusals=self._refusals,
+            write_refusals=self._write_refusals,
         )
-
-    async def _take(self, parts: "_Parts", holder: str) -> Life:
-        """Begin the life of the engine that holds the folder, what an earlier one left included."""
-        store = await self._state.take_over(holder=holder)
-        life = Life.of(self._services(parts, store), self._deliverer, self._lock)
-        await life.make_ready(holder)
-        log.info("engine_started", workspace=str(self.workspace_dir), holder=holder)
-        for path, found in parts.workspace.workspace.problems.items():
-            log_broken(path, found, life.services.redactor)
-        return life
-
-    async def _take_over(self, env: dict[str, str], holder: str) -> Life:
-        """The same for a standby, whose holder has gone."""
-        life = await self._take(await self._parts(env), holder)
-        log.warning("engine_took_over", holder=holder)
-        event = life.services.event("engine_took_over", self._clock.now(), holder=holder)
         try:
-            await life.services.store.record(events=(event,))
-        except StoreError as error:
-            life.services.trouble(error)
-        return life
-
-    async def _give_up_folder(self) -> None:
-        self._phase, self._running = "left", "stopped"
-
-        async def close() -> None:
-            try:
-                if self._refusals.any:
-                    await self._write_refusals()
-            finally:
-                await give_up()
-
-        async def give_up() -> None:
-            try:
-                await self._state.close()
-            finally:
-                await self._lock.release()
-
-        await undisturbed(close)
-
-    async def _surroundings(self, env: Env, skills: Layers) -> tuple[tuple[Pack, ...], ConfigFiles]:
-        """The packs and the configuration; what is wrong there or with skills is refused."""
-        packs, problems = await load_packs(self.workspace_dir, threads=self._threads)
-        config = ConfigFiles(self.workspace_dir, env=env, threads=self._threads)
-        change = await config.reload()
-        if change.error is not None:
-            problems = (*problems, *change.error.problems)
-        problems = (*problems, *await skills.check())
-        if problems:
-            raise WorkspaceError(problems)
-        return packs, config
+            await tenure.enter()
+        except BaseException:
+            self._phase = "left"
+            await tenure.give_up()
+            raise
+        self._ready = True
+        return self
 
     def _environment(self) -> Env:
         return os.environ if self._env is None else self._env
-
-    def _services(self, parts: "_Parts", store: Store) -> Services:
-        env = parts.env
-        secrets = self._door_secrets()
-        redactor = Redactor(known_secrets(env, secrets))
-        if self._pins is None:
-            self._pins = SessionPins(self.data_dir, clock=self._clock)
-        memory = env.get("MEMORY_DIR")
-        return Services(
-            clock=self._clock,
-            store=store,
-            settings=self._settings,
-            agent=self._agent,
-            pins=self._pins,
-            workspace=parts.workspace,
-            artifacts=Artifacts(self.data_dir, redactor, self._clock, self._threads),
-            redactor=redactor,
-            workspace_dir=self.workspace_dir,
-            data_dir=self.data_dir,
-            memory_dir=Path(memory).absolute() if memory else self.data_dir / "memory",
-            base_env=env,
-            withheld=frozenset(secrets),
-            git_token=git_token(env, secrets),
-            search_path=search_path(
-                workspace=self.workspace_dir, packs=parts.packs, base=env.get("PATH", os.defpath)
-            ),
-            packs=parts.packs,
-            skills=parts.skills,
-            config=parts.config,
-            zones=parts.zones,
-            follow_ups_url=self._follow_ups_url,
-            mail=self._mail,
-            threads=self._threads,
-            refusals=self._refusals,
-            patient=False,
-        )
-
-    async def _own(self, call: Callable[[], Awaitable[None]]) -> None:
-        """A task of the engine in the host's: what it raises stops the engine, not the body."""
-        try:
-            await call()
-        except Exception as error:  # noqa: BLE001  kept for wait(), which raises it
-            self._failed(error)
-
-    def _failed(self, error: Exception) -> None:
-        """Keep the fault for `wait`, which raises the first; of the others the log alone tells."""
-        faults = _leaves(error)
-        if self._fault is None:
-            self._fault = faults[0]
-        shown = self._redactor()
-        for fault in faults:
-            log.error("engine_failed", error=type(fault).__name__, trace=traced(fault, shown))
-        if self._life is None:
-            self._waiting.cancel()
-        else:
-            # The runs are cancelled by this and write their ends, for which none may wait.
-            self._life.services.begin_draining()
-            self._life.scope.cancel()
-
-    async def _supervise(self, env: dict[str, str]) -> None:
-        try:
-            if self._life is None:
-                with self._waiting:
-                    await self._stand_by(env)
-            # One that was left while it took over may have taken over all the same.
-            if self._life is not None and not self._waiting.cancel_called:
-                await self._life.go_on()
-        except Exception as error:  # noqa: BLE001  known before whoever waits hears of the end
-            self._failed(error)
-        finally:
-            await undisturbed(self._stop)
-
-    async def _stop(self) -> None:
-        """Let everybody know that it has stopped, and give the folder to whoever waits for it."""
-        self._running = "stopped"
-        try:
-            if self._life is not None:
-                self._life.dispatcher.waiters.abandon()
-                self._life.services.state_changed.notify()
-                self._life.awaited.stop(self._stopped("the engine stopped during the turn"))
-                await self._life.awaited.over()
-                await self._life.presence.end(self._fault)
-        except Exception as error:  # noqa: BLE001  the folder is given back in any case
-            self._failed(error)
-        finally:
-            try:
-                await self._lock.release()
-            finally:
-                self._ended = True
-                self._over.notify()
-
-    async def _stand_by(self, env: dict[str, str]) -> None:
-        def failed(error: DrumbeatError | None) -> None:
-            self._standby_fault = None if error is None else error.problem
-
-        async def take_over(holder: str) -> Life:
-            return await self._take_over(env, holder)
-
-        life = await stand_by(
-            self._lock,
-            take_over,
-            clock=self._clock,
-            poll=self._settings.request_poll,
-            failed=failed,
-        )
-        self._life, self._running = life, "running"
 
     async def __aexit__(
         self,
@@ -452,68 +221,16 @@ class Engine(Client):
             isinstance(error, anyio.get_cancelled_exc_class())
             or anyio.current_effective_deadline() == -math.inf
         )
+        tenure = self._held
         try:
-            try:
-                await undisturbed(lambda: self._end(at_once=cancelled), disturbed=self._hurry)
-            finally:
-                # Without the body's exception, which the group would wrap: it goes on as it is.
-                await self._group.__aexit__(None, None, None)
+            await tenure.leave(at_once=cancelled)
         finally:
-            await self._give_up_folder()
-        if error is None and self._fault is not None and not self._fault_told:
-            self._fault_told = True
-            raise self._fault
+            self._phase = "left"
+            await tenure.give_up()
+        if error is None and tenure.fault is not None and not tenure.fault_told:
+            tenure.fault_told = True
+            raise tenure.fault
         return None
-
-    def _hurry(self) -> None:
-        if self._life is not None:
-            self._life.services.hurried.notify()
-
-    async def _end(self, *, at_once: bool) -> None:
-        """Drain, end the loops, and return when they have ended; a standby only stops waiting."""
-        # Read here and not by who leaves: a standby may have taken over in the meantime.
-        life = self._life
-        if life is None:
-            self._waiting.cancel()
-        else:
-            self._say_end(f"the engine's block was {'cancelled' if at_once else 'left'}")
-            try:
-                if at_once:
-                    await self._drain(life, timedelta(0))
-                elif isinstance(self._clock, Driven):
-                    await self._drain_unmoved(life)
-                else:
-                    await self._drain(life, life.services.settings.drain_timeout)
-            except Exception as error:  # noqa: BLE001  raised once the folder is given back
-                self._failed(error)
-            finally:
-                life.scope.cancel()
-        while not self._ended:
-            await self._over.wait(self._over.count)
-        self._reporting.cancel()
-
-    async def _drain_unmoved(self, life: Life) -> None:
-        """Drain on a clock that nobody moves: what would be reported in time is at once."""
-
-        async def report() -> None:
-            await anyio.sleep(_LAST_WORD)
-            for run_id, run in life.dispatcher.going.items():
-                log.error("run_stuck", slug=run.claim.slug, run_id=run_id)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(report)
-            await self._drain(life, timedelta(0))
-            group.cancel_scope.cancel()
-        if life.deliveries is not None:
-            with anyio.move_on_after(_LAST_WORD):
-                await life.deliveries.drain(timedelta.max)
-
-    async def _drain(self, life: Life, limit: timedelta) -> None:
-        if self._running != "stopped":
-            self._running = "draining"
-            await life.drain(limit)
-            if self._refusals.any:
-                await self._write_refusals()
 
     async def drain(self, reason: str) -> None:
         """Start nothing more, let what runs end, then stop; returns when drained.
@@ -532,24 +249,8 @@ class Engine(Client):
         """
         self._check_inside()
         self._check_outside_turns("drained")
-        life = self._life
-        if life is None:
-            self._waiting.cancel()
-        elif self._running == "running":
-            self._say_end(reason)
-            self._running = "draining"
-            self._group.start_soon(self._own, lambda: self._drain_and_stop(life))
+        self._held.drain(reason)
         await self.wait()
-
-    def _say_end(self, reason: str) -> None:
-        # Once, whatever comes first; a cancellation may have stopped the loops by then.
-        if not self._end_said and self._fault is None:
-            self._end_said = True
-            log.info("engine_draining", reason=reason)
-
-    async def _drain_and_stop(self, life: Life) -> None:
-        await self._drain(life, life.services.settings.drain_timeout)
-        life.scope.cancel()
 
     async def wait(self) -> None:
         """Return when the engine has drained and given the data folder back.
@@ -560,11 +261,7 @@ class Engine(Client):
         """
         self._check_entered()
         self._check_outside_turns("drained")
-        while not self._ended:
-            await self._over.wait(self._over.count)
-        if self._fault is not None:
-            self._fault_told = True
-            raise self._fault
+        await self._held.wait()
 
     def _check_outside_turns(self, state: str) -> None:
         slug = None if self._life is None else turn_around(self._life.services)
@@ -597,7 +294,7 @@ class Engine(Client):
         """
         self._check_inside()
         if self._life is None and self._running == "stopped":
-            raise self._stopped("the engine has stopped") from self._fault
+            raise self._held.stopped("the engine has stopped") from self._fault
         if self._life is None:
             raise EngineBusy(
                 Problem(
@@ -609,6 +306,26 @@ class Engine(Client):
         return self._life
 
     @property
+    def _held(self) -> Tenure:
+        """What this engine has of its folder, once it is entered."""
+        if self._tenure is None:
+            msg = "entering took nothing"
+            raise RuntimeError(msg)
+        return self._tenure
+
+    @property
+    def _life(self) -> Life | None:
+        return None if self._tenure is None else self._tenure.life
+
+    @property
+    def _running(self) -> Literal["standby", "running", "draining", "stopped"]:
+        return "stopped" if self._tenure is None else self._tenure.running
+
+    @property
+    def _fault(self) -> BaseException | None:
+        return None if self._tenure is None else self._tenure.fault
+
+    @property
     def _standing_by(self) -> bool:
         return self._life is None and self._running == "standby"
 
@@ -617,20 +334,8 @@ class Engine(Client):
         await checkpoint_if_cancelled()
         life = self._inside()
         if self._running == "stopped":
-            raise self._stopped("the engine has stopped") from self._fault
+            raise self._held.stopped("the engine has stopped") from self._fault
         return life
-
-    def _stopped(self, message: str) -> EngineBusy:
-        remedy = "enter another engine"
-        if self._fault is not None:
-            remedy = f"look at what wait() raises, and {remedy}"
-        return EngineBusy(
-            Problem(
-                code="engine-stopped",
-                message=message,
-                remedy=remedy,
-            )
-        )
 
     # ---- asking for things
 
@@ -671,7 +376,7 @@ class Engine(Client):
         if self._standing_by:
             return None
         if self._life is None or self._running == "stopped":
-            return self._stopped("the engine has stopped").problem
+            return self._held.stopped("the engine has stopped").problem
         services = self._life.services
         return _draining("takes no event") if services.draining else services.faults.get("store")
 
@@ -679,12 +384,6 @@ class Engine(Client):
         super()._put_failed(error)
         if self._life is not None and isinstance(error, StoreError):
             self._life.services.trouble(error)
-
-    async def _report_refusals(self) -> None:
-        with self._reporting:
-            while True:
-                await self._refusals.pause()
-                await self._write_refusals()
 
     async def _write_refusals(self) -> None:
         if self._life is None:
@@ -778,7 +477,7 @@ class Engine(Client):
                     remedy="look at runs() for how it ended",
                 )
             )
-        raise self._stopped(f"the engine stopped before {slug} had run") from self._fault
+        raise self._held.stopped(f"the engine stopped before {slug} had run") from self._fault
 
     async def _run_elsewhere(self, slug: str) -> RunRecord:
         await self._require(slug)
@@ -788,7 +487,7 @@ class Engine(Client):
             fire, run = await outcome(fire, store=store, clock=self._clock, poll=poll)
         except StoreError as error:
             if self._phase == "left":
-                raise self._stopped(f"this standby was left before {slug} had run") from error
+                raise self._held.stopped(f"this standby was left before {slug} had run") from error
             raise
         if run is None:
             raise _not_run(fire)
@@ -990,7 +689,7 @@ class Engine(Client):
         self._check_inside()
         life = self._life
         if life is None:
-            fault = self._standby_fault
+            fault = self._held.standby_fault
             faults: tuple[str, ...] = () if fault is None else (fault.code,)
         else:
             faults = tuple(problem.code for problem in life.services.faults.values())
@@ -1015,7 +714,7 @@ class Engine(Client):
         self._check_inside()
         life = self._life
         if life is None:
-            told = [] if self._standby_fault is None else [self._standby_fault]
+            told = [] if self._held.standby_fault is None else [self._held.standby_fault]
             try:
                 known = await super().status()
             except StoreError as error:
@@ -1078,13 +777,6 @@ def _not_run(fire: Fire) -> NotRun:
         ),
         fire,
     )
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions inside nested groups, in order."""
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
-    return [error]
 
 
 __all__ = ["Engine"]

@@ -11,6 +11,7 @@ import pytest
 
 from drumbeat import Engine, EngineBusy, NotFound, NotRun, RunRecord, StoreError, Turn
 from drumbeat.runtime.lock import EngineLock
+from drumbeat.runtime.tenure import Tenure
 from drumbeat.testing import ScriptedAgent
 
 pytestmark = pytest.mark.anyio
@@ -300,19 +301,21 @@ async def test_a_standby_can_be_left_and_drained(host: Any) -> None:
         assert (await holder.run("check")).state == "succeeded"
 
 
-async def test_a_standby_that_is_left_while_it_takes_over_gives_the_folder_back(host: Any) -> None:
+async def test_a_standby_that_is_left_while_it_takes_over_gives_the_folder_back(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host.write()
     async with held(host) as holder:
         engine = host.engine(standby=True)
         async with engine:
-            take = engine._take
+            take = Tenure._take
             begun = anyio.Event()
 
             async def slow(*given: Any) -> Any:
                 begun.set()
                 return await take(*given)
 
-            engine._take = slow
+            monkeypatch.setattr(Tenure, "_take", slow)
             await holder.leave()
             async with anyio.create_task_group() as group:
                 group.start_soon(host.clock.advance, MINUTE)
@@ -342,7 +345,9 @@ async def test_a_takeover_that_fails_is_said_and_tried_again(host: Any) -> None:
         assert (await engine.run("check")).state == "succeeded"
 
 
-async def test_a_mistake_while_taking_over_is_a_fault_of_the_engine(host: Any) -> None:
+async def test_a_mistake_while_taking_over_is_a_fault_of_the_engine(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host.write()
     engine = host.engine(standby=True)
     async with held(host) as holder, engine:
@@ -351,12 +356,13 @@ async def test_a_mistake_while_taking_over_is_a_fault_of_the_engine(host: Any) -
             msg = "a mistake"
             raise RuntimeError(msg)
 
-        engine._take = broken
+        monkeypatch.setattr(Tenure, "_take", broken)
         await holder.leave()
         await host.clock.advance(MINUTE)
         with pytest.raises(RuntimeError, match="a mistake"):
             await engine.wait()
         assert await state(engine) == "stopped"
+    monkeypatch.undo()
     async with host.engine():
         pass
 
@@ -424,7 +430,7 @@ async def test_one_that_is_left_as_it_takes_over_ends(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever leaves decides by what stands when the end begins."""
-    from drumbeat import engine as room
+    from drumbeat.runtime import tenure as room
 
     host.write()
     ready, gate = anyio.Event(), anyio.Event()
