@@ -5,15 +5,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Self
 from uuid import uuid4
 
 import attrs
 
+from drumbeat.core.asked import check_aware, check_due, check_fire
 from drumbeat.core.callers import check_caller
-from drumbeat.core.explain import NEAR, Around, Known, explain, subject_of
 from drumbeat.core.git_access import known_secrets
-from drumbeat.core.left_out import told_left_out
 from drumbeat.core.model import (
     Answer,
     Automation,
@@ -24,16 +23,12 @@ from drumbeat.core.model import (
     Event,
     Fire,
     Health,
-    InboxTrigger,
-    Interval,
     Pin,
     Receipt,
     Refused,
     RunRecord,
-    ScheduleTrigger,
     Sent,
     Status,
-    WebhookTrigger,
     Workspace,
 )
 from drumbeat.core.redaction import Redactor
@@ -41,29 +36,23 @@ from drumbeat.core.routes import BrokenRoute, Route
 from drumbeat.errors import DrumbeatError, NotFound, Problem, StoreError, WorkspaceError
 from drumbeat.protocols import Pins, Store
 from drumbeat.runtime import requests
-from drumbeat.runtime.delivery_trail import last_failure
+from drumbeat.runtime.account import Account
 from drumbeat.runtime.entered import Entered, Folder
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.follow_ups import token_elsewhere
-from drumbeat.runtime.inbox_states import inbox_states
-from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.log import log, traced
+from drumbeat.runtime.onlooker import Onlooker
 from drumbeat.runtime.pins import SessionPins
-from drumbeat.runtime.presence import absence
-from drumbeat.runtime.preview import next_moment, preview, unseen_moment
+from drumbeat.runtime.preview import preview
 from drumbeat.runtime.receipts import kept_receipt
 from drumbeat.runtime.refusals import Refusals
-from drumbeat.runtime.retention import forgotten_before
 from drumbeat.runtime.route_book import RouteBook
 from drumbeat.runtime.rules import Rules, read_rules
 from drumbeat.runtime.schedule_marks import PREFIX as SCHEDULE_MARKS
 from drumbeat.runtime.search_path import door_secrets
-from drumbeat.runtime.sign_of_life import read_sign
-from drumbeat.runtime.system_prompt import look_at_system_prompt
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.webhook_door import WebhookDoor
-from drumbeat.runtime.webhook_states import webhook_states
-from drumbeat.runtime.workspace import Survey, kind_of, survey
+from drumbeat.runtime.workspace import Survey, survey
 
 _WITH_PAYLOAD: Final = frozenset[Cause]({"webhook", "inbox", "manual"})
 """What comes from outside, or by hand, may bring one."""
@@ -176,9 +165,9 @@ class Client(Entered):
             WorkspaceError: nothing is known by that slug, and not all files can be seen.
             StoreError: it could not be committed.
         """
-        _check_fire(after, slot, payload)
+        check_fire(after, slot, payload)
         self._check_inside()
-        _check_due(self._clock.now(), after)
+        check_due(self._clock.now(), after)
         await self._write_due()
         await self._require(slug)
         return await self._put(self._manual(slug, after=after, slot=slot, payload=payload))
@@ -633,7 +622,7 @@ class Client(Entered):
             WorkspaceError: the workspace cannot be read.
             StoreError: the store could not be read.
         """
-        _aware("until", until)
+        check_aware("until", until)
         store = await self._readable()
         rules = await self._rules(store)
         seen = await self._survey()
@@ -666,31 +655,12 @@ class Client(Entered):
 
     async def _status(self, store: Store | None) -> Status:
         rules = await self._rules(store)
-        seen = await self._survey()
-        elsewhere = await self._threads.run(rules.elsewhere, self.workspace_dir, self.data_dir)
-        unruled = await look_at_system_prompt(self.workspace_dir, threads=self._threads)
-        holder = await self._holder()
-        fires: list[Fire] = []
-        if store is not None:
-            fires = await store.fires(open=True, limit=None, payloads=False)
-        running: list[RunRecord] = []
-        for fire in fires:
-            if store is not None and fire.run_id is not None:
-                runs = await store.runs(target=fire.run_id, limit=1, payloads=False)
-                running += [run for run in runs if run.state == "running"]
-        going = {run.run_id for run in running}
-        return Status(
-            state="stopped" if holder is None else "running",
-            path=(),
-            workspace=seen.workspace,
-            paused={} if store is None else await requests.paused(store),
-            running=tuple(running),
-            stuck=(),
-            waiting=tuple(fire for fire in fires if fire.run_id not in going),
-            faults=await self._all_faults((*seen.problems, *unruled, *elsewhere), holder),
-            zones={kind: (name, source) for kind, (_, name, source) in rules.zones.items()},
-            inboxes=await inbox_states(store, seen.workspace, systems=rules.systems),
-            webhooks=await webhook_states(store, seen.workspace),
+        return await self._onlooker.status(store, await self._survey(), rules)
+
+    @property
+    def _onlooker(self) -> Onlooker:
+        return Onlooker(
+            workspace_dir=self.workspace_dir, data_dir=self.data_dir, threads=self._threads
         )
 
     async def health(self) -> Health:
@@ -704,30 +674,7 @@ class Client(Entered):
         """
         self._check_inside()
         await self._write_due()
-        holder = await self._holder()
-        state: Literal["running", "stopped"] = "stopped" if holder is None else "running"
-        told = [fault.code for fault in await self._told_faults(holder)]
-        faults = tuple(dict.fromkeys([*await self._store_faults(), *told]))
-        well = not any(code.startswith("store-") for code in faults)
-        return Health(ok=holder is not None and well, state=state, faults=faults)
-
-    async def _holder(self) -> str | None:
-        """Who holds the data folder at this moment."""
-        return await EngineLock(self.data_dir, threads=self._threads).holder()
-
-    async def _told_faults(self, holder: str | None) -> tuple[Problem, ...]:
-        """What the engine that holds the data folder says is wrong with it."""
-        if holder is None:
-            return ()
-        sign = await self._threads.run(read_sign, self.data_dir)
-        return () if sign is None or sign.holder != holder else sign.faults
-
-    async def _all_faults(
-        self, seen: tuple[Problem, ...], holder: str | None
-    ) -> tuple[Problem, ...]:
-        known = {problem.code for problem in seen}
-        told = await self._told_faults(holder)
-        return (*seen, *(fault for fault in told if fault.code not in known))
+        return await self._onlooker.health(await self._store_faults())
 
     async def _store_faults(self) -> tuple[str, ...]:
         try:
@@ -751,7 +698,7 @@ class Client(Entered):
             WorkspaceError: nothing is known by that slug, and not all files can be seen.
             StoreError: the store could not be read.
         """
-        _aware("at", at)
+        check_aware("at", at)
         store = await self._readable()
         seen = await self._survey()
         fires: list[Fire] = []
@@ -759,72 +706,17 @@ class Client(Entered):
             fires = await store.fires(slug=slug, around=at, limit=_NEIGHBOURS, payloads=False)
         if not fires:
             await self._require(slug)
-        subject = subject_of(at, fires)
-        run_id = None if subject.fire is None else subject.fire.run_id
-        runs: list[RunRecord] = []
-        if store is not None and run_id is not None:
-            runs = await store.runs(target=run_id, limit=1, payloads=False)
-        run = next(iter(runs), None)
-        known = Known() if store is None or run is None else await self._known(store, run)
-        now = self._clock.now()
-        rules = await self._rules(store)
-        upcoming = await next_moment(
-            seen.workspace,
-            store=store,
-            zones=rules.zones,
-            catch_up=rules.catch_up,
-            last_good=seen.last_good,
-            now=now,
-            since=max(now, at - NEAR + timedelta(microseconds=1)),
+        account = Account(
             slug=slug,
+            at=at,
+            store=store,
+            seen=seen,
+            rules=await self._rules(store),
+            data_dir=self.data_dir,
+            clock=self._clock,
+            threads=self._threads,
         )
-        zone = rules.zones[kind_of(seen.workspace, slug)][0]
-        return explain(
-            slug,
-            at,
-            subject=subject,
-            run=run,
-            now=now,
-            upcoming=upcoming,
-            note=_note(seen, slug, (await self._paused()).get(slug), comes=upcoming is not None),
-            known=known,
-            around=Around() if store is None else await self._around(store, slug, at, rules, now),
-            zone=zone,
-            left_out=[
-                said
-                for state in await webhook_states(store, seen.workspace)
-                if state.slug == slug
-                for said in told_left_out(state, zone)
-            ],
-        )
-
-    async def _around(
-        self, store: Store, slug: str, at: datetime, rules: Rules, now: datetime
-    ) -> Around:
-        """What is known of the time around `at`."""
-        held = await self._holder() is not None
-        return Around(
-            owed=await unseen_moment(store, slug, at, zones=rules.zones, within=NEAR, now=now),
-            absent=await absence(
-                store, self.data_dir, at, held=held, now=now, threads=self._threads
-            ),
-            forgotten=await forgotten_before(store),
-        )
-
-    async def _known(self, store: Store, run: RunRecord) -> Known:
-        """What is known of a run beside its record, looked for where it says something."""
-        if run.state == "running":
-            return Known(engine=await self._holder() is not None)
-        if run.delivery not in ("pending", "abandoned"):
-            return Known()
-        behind = False
-        if run.delivery == "pending":
-            # The store has each claimed in the order in which the runs ended.
-            pending = await store.runs(slug=run.slug, sent="pending", limit=None, payloads=False)
-            ended = [_ended(each) for each in pending]
-            behind = bool(ended) and _ended(run) > min(ended)
-        failure = await last_failure(store, run) if run.intent and run.intent.attempt else ""
-        return Known(behind=behind, failure=failure)
+        return await account.told(fires)
 
     async def sweep(self) -> list[str]:
         """The ids of finished runs without an intent: there must be none.
@@ -858,44 +750,6 @@ class Client(Entered):
         )
 
 
-def _ended(run: RunRecord) -> datetime:
-    return run.started_at if run.intent is None else run.intent.created_at
-
-
-def _aware(name: str, at: datetime) -> datetime:
-    if at.utcoffset() is None:
-        msg = f"{name} must be an aware datetime, not {at!r}"
-        raise ValueError(msg)
-    return at
-
-
-# Type hints bind nobody at run time, and what is put in here is found wrong in a run, hours later.
-
-
-def _check_fire(after: object, slot: object, payload: object) -> None:
-    if not isinstance(after, timedelta):
-        msg = f"after must be a timedelta, not {type(after).__name__}"
-        raise TypeError(msg)
-    if after < timedelta(0):
-        msg = f"after must not be negative, not {after}"
-        raise ValueError(msg)
-    if slot is not None and not isinstance(slot, str):
-        msg = f"slot must be text, not {type(slot).__name__}"
-        raise TypeError(msg)
-    if slot is not None and not slot.strip():
-        msg = "slot must not be blank"
-        raise ValueError(msg)
-    if payload is not None and not isinstance(payload, bytes):
-        msg = f"payload must be bytes, not {type(payload).__name__}: encode it first"
-        raise TypeError(msg)
-
-
-def _check_due(now: datetime, after: timedelta) -> None:
-    if after > datetime.max.replace(tzinfo=now.tzinfo) - now:
-        msg = f"after ends beyond the year 9999, not {after}"
-        raise ValueError(msg)
-
-
 def _no_run(target: str) -> NotFound:
     return NotFound(
         Problem(
@@ -916,31 +770,6 @@ def _unknown(workspace: Workspace, slug: str) -> NotFound:
             remedy=f"the workspace has: {known or 'none'}",
         )
     )
-
-
-def _note(seen: Survey, slug: str, paused: str | None, *, comes: bool) -> str:
-    """What keeps `slug` from being due at present; `comes` when a moment of it is foreseen."""
-    automation = seen.workspace.find(slug)
-    if automation is None and seen.stands(slug):
-        return "its file is broken"
-    if automation is None:
-        return "its file cannot be seen" if seen.unseen else "there is no file of it"
-    if not automation.enabled:
-        return "its file says that it is disabled"
-    if paused is not None:
-        return f"it is paused ({paused})"
-    if automation.schedule is None:
-        unread = any(isinstance(trigger, ScheduleTrigger) for trigger in automation.triggers)
-        mail = [each for each in automation.triggers if isinstance(each, InboxTrigger)]
-        doors = [each for each in automation.triggers if isinstance(each, WebhookTrigger)]
-        if not unread and doors:
-            return f"events at its webhook {doors[0].route} make it run"
-        if not unread and mail:
-            return f"mail to {mail[0].system}:{mail[0].address} makes it run"
-        return "its schedule cannot be read" if unread else "no schedule makes it due"
-    if not comes and not isinstance(automation.schedule, Interval):
-        return "its schedule has no moment in its zone"
-    return ""
 
 
 __all__ = ["Client"]
