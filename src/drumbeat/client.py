@@ -37,7 +37,7 @@ from drumbeat.errors import DrumbeatError, NotFound, Problem, StoreError, Worksp
 from drumbeat.protocols import Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.account import Account
-from drumbeat.runtime.entered import Entered, Folder
+from drumbeat.runtime.entered import Entered
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.follow_ups import token_elsewhere
 from drumbeat.runtime.log import log, traced
@@ -78,16 +78,6 @@ class Client(Entered):
         secrets: values that must never be shown; None reads the doors' variables.
         store: in place of the SQLite file of the data folder.
     """
-
-    def __init__(
-        self,
-        workspace: Folder,
-        *,
-        data_dir: Folder | None = None,
-        secrets: Env | None = None,
-        store: Store | None = None,
-    ) -> None:
-        super().__init__(workspace, data_dir=data_dir, secrets=secrets, store=store)
 
     # ---- its life
 

@@ -20,20 +20,16 @@ Folder = str | PathLike[str]
 class Entered:
     """A workspace and its state, from the constructor to the end of its `async with`.
 
-    Args:
-        workspace: the folder with `automations/`.
-        data_dir: where the state lies; `<workspace>/.drumbeat` by default.
-        secrets: values that must never be shown; None reads the doors' variables.
-        store: in place of the SQLite file of the data folder.
+    `Client` says what it takes.
     """
 
     def __init__(
         self,
         workspace: Folder,
         *,
-        data_dir: Folder | None,
-        secrets: Env | None,
-        store: Store | None,
+        data_dir: Folder | None = None,
+        secrets: Env | None = None,
+        store: Store | None = None,
     ) -> None:
         # Made absolute on entering: a constructor does no I/O, and the working folder is disk.
         self._given_workspace = Path(workspace)
