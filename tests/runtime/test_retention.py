@@ -508,7 +508,7 @@ async def test_an_answer_that_was_given_as_a_folder_was_to_go_keeps_it(host: Any
 async def test_nobody_answers_in_a_folder_that_is_being_removed(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits for the conversation gets a folder of its own afterwards."""
+    """An answer waits for that without being told to, and gets a folder of its own afterwards."""
     host.write()
     begun, go_on = threading.Event(), threading.Event()
     removed: list[str] = []
@@ -531,6 +531,7 @@ async def test_nobody_answers_in_a_folder_that_is_being_removed(
                 await to_thread.run_sync(begun.wait)
                 group.start_soon(engine.reply, run.run_id, "And now?")
                 await anyio.wait_all_tasks_blocked()
+                assert len((await engine.find_run(run.run_id)).turns) == 1
                 go_on.set()
         assert removed == [run.run_id]
         assert (host.folder(run) / "turns" / "02-reply.md").exists()
