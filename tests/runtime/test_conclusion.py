@@ -308,6 +308,7 @@ async def test_events_that_the_store_did_not_take_go_with_the_next_ones(host: An
     host.write(steps=["One.", "Two.", "Three."])
     store = host.faulty()
     async with host.engine(store=store) as engine:
+        await host.clock.advance(timedelta(seconds=1))  # what its loops write as they begin
         # the run's first record, then the events of the three turns
         store.faults["record"] = [None, FULL, None, FULL]
         run = await host.fire(engine)
@@ -327,6 +328,7 @@ async def test_an_event_after_the_end_does_not_repeat_what_went_with_it(host: An
     host.agent = ScriptedAgent(default=say)
     store = host.faulty()
     async with host.engine(store=store) as engine:
+        await host.clock.advance(timedelta(seconds=1))  # what its loops write as they begin
         store.faults["record"] = [None, FULL]
         await host.fire(engine)
         events = await host.events(engine, "turn_completed", "artifact_failed")

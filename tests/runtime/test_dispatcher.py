@@ -254,6 +254,7 @@ async def test_a_run_that_the_store_did_not_take_before_a_drain_is_not_begun(hos
     agent = host.agent = ScriptedAgent(default="done")
     full = StoreError(Problem(code="store-full", message="full", remedy="make room"))
     async with host.engine(store=store) as engine:
+        await host.clock.advance(timedelta(seconds=1))  # what its loops write as they begin
         fire = await engine.fire("check", slot="delivery-1")
         store.faults["record"] = [full] * 3
         await host.clock.advance(timedelta(0))

@@ -1108,6 +1108,7 @@ async def test_nothing_is_sent_that_cannot_be_written_down(host: Any) -> None:
     store = host.faulty()
     async with host.engine(store=store) as engine:
         run = await engine.run("check")
+        await host.clock.advance(timedelta(seconds=1))  # what its loops write as they begin
         store.faults["record"] = [FULL]
         with pytest.raises(StoreError):
             await engine.reply(run.run_id, "Hello")

@@ -637,6 +637,7 @@ async def test_a_store_that_fails_under_the_agents_hands_fails_the_turn(host: An
 
     host.agent = ScriptedAgent(default=say)
     async with host.engine(store=store) as engine:
+        await host.clock.advance(timedelta(seconds=1))  # what its loops write as they begin
         run = await engine.run("check")
     assert (run.state, run.failure.code) == ("failed", "store-full")
 
@@ -645,6 +646,7 @@ async def test_a_run_begins_once_the_store_takes_its_record(host: Any) -> None:
     host.write()
     store = host.faulty()
     async with host.engine(store=store) as engine:
+        await host.clock.advance(timedelta(seconds=1))  # what its loops write as they begin
         store.faults["record"] = [FULL, FULL]
         await engine.fire("check")
         await host.clock.advance(timedelta(0))

@@ -163,6 +163,7 @@ async def test_however_a_run_ends_its_token_ends_with_it(host: Any, ends: str) -
     host.agent = ScriptedAgent(default=say)
     engine = host.engine(store=store)
     async with engine:
+        await host.clock.advance(timedelta(seconds=1))  # what its loops write as they begin
         await engine.fire("check")
         await host.clock.advance(5 * MINUTE)
         tokens = engine._life.services.tokens
@@ -178,6 +179,7 @@ async def test_a_reply_that_cannot_begin_leaves_no_token(host: Any) -> None:
     store = host.faulty()
     async with host.engine(store=store) as engine:
         run = await engine.run("check")
+        await host.clock.advance(timedelta(seconds=1))  # what its loops write as they begin
         store.faults["record"] = [NotFound(problem("run-unknown"))]
         with pytest.raises(NotFound):
             await engine.reply(run.run_id, "And?")

@@ -10,8 +10,8 @@ from drumbeat.errors import extra_missing
 
 try:
     from starlette.routing import BaseRoute, Route
-except ModuleNotFoundError as error:
-    raise extra_missing(error, "drumbeat.web", extra="web", brings="starlette") from None
+except ModuleNotFoundError as _error:
+    raise extra_missing(_error, "drumbeat.web", extra="web", brings="starlette") from None
 
 from drumbeat.web.ask import answer_question, show_page
 from drumbeat.web.automations import run_automation
