@@ -7,8 +7,8 @@ nox.options.sessions = ["tests", "lint", "types", "docs", "demo"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
 # Three processes at once, since tests wait as much as they work; a file stays in one: the examples
-# of a document build on each other.
-SHARED = ["-n", "3", "--dist", "loadfile"]
+# of a document build on each other. In their own order, which has no long file at its end.
+SHARED = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
 GROUPS = nox.project.load_toml("pyproject.toml")
 
 
