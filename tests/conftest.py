@@ -1,12 +1,17 @@
 """What every test shares: the two backends, and an end to waiting."""
 
 import inspect
+import signal
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
 import anyio
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As when a shell put the tests into the background: every host they start would ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _PATIENCE = 280
 """Seconds that a test may take. What hangs fails, with the place where it does."""
