@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from drumbeat import Client, Reply, Turn
-from drumbeat.testing import drive
+from drumbeat.testing import ScriptedAgent, drive
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +46,38 @@ async def test_without_timezone_the_clock_of_jobs_is_utc(host: Any) -> None:
     async with host.engine(timezone=None) as engine:
         (due,) = await engine.upcoming(until=host.clock.now() + 24 * HOUR)
     assert due.slot == datetime(2026, 3, 3, 8, 30, tzinfo=UTC)
+
+
+@pytest.mark.slow
+async def test_a_job_of_two_hours_delays_no_other_and_never_overlaps_itself(host: Any) -> None:
+    """It is due again while it runs: that waits, and what comes after it folds into it."""
+    job(host, "long", cron='"*/30 * * * *"', timeoutSeconds="10800")
+    job(host, "brief", cron='"*/5 * * * *"')
+    going: list[str] = []
+    most: list[int] = []
+
+    async def work(turn: Turn) -> str:
+        assert turn.slug not in going
+        going.append(turn.slug)
+        most.append(len(going))
+        await host.clock.sleep(2 * HOUR if turn.slug == "long" else timedelta(seconds=10))
+        going.remove(turn.slug)
+        return "done"
+
+    host.agent = ScriptedAgent(default=work)
+    start = host.clock.now()
+    async with host.engine(env=ENV, timezone=None) as engine:
+        await drive(engine, until=start + 5 * HOUR)
+        runs = await engine.runs(limit=1000)
+        folded = [fire for fire in await engine.fires("long") if fire.verdict == "folded"]
+    brief = [run for run in runs if run.slug == "brief"]
+    assert len(brief) == 60
+    assert all(run.started_at == run.fire.due for run in brief)
+    assert [run.started_at - start for run in runs[::-1] if run.slug == "long"] == [
+        timedelta(minutes=30) + 2 * number * HOUR for number in range(3)
+    ]
+    assert len(folded) >= 4
+    assert max(most) == 2
 
 
 async def test_an_edit_of_the_schedule_is_followed_at_the_next_reload(host: Any) -> None:
