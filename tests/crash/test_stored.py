@@ -1,13 +1,13 @@
 """A state of every schema that there has been is taken up whole, however often that is killed."""
 
-import os
 import runpy
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,27 +129,36 @@ def test_a_kill_at_any_statement_of_an_upgrade_leaves_one_schema_or_the_other(
     assert number > 10
 
 
+UPGRADE = """
+import os, signal, sqlite3, sys
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from drumbeat.runtime.store_schema import prepare
+
+left = int(sys.argv[2])
+
+def count(_):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+class Counted(sqlite3.Connection):
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        self.set_trace_callback(count)
+
+sqlite3.connect = partial(sqlite3.connect, factory=Counted)
+prepare(Path(sys.argv[1]), busy=timedelta(seconds=5))
+"""
+
+
 def upgrade(path: Path, number: int) -> bool:
     """Upgrade in a process of its own that is killed before its statement `number`."""
-    child = os.fork()
-    if child == 0:
-        left = number
-
-        def count(_: str) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        class Counted(sqlite3.Connection):
-            def __init__(self, *given: Any, **named: Any) -> None:
-                super().__init__(*given, **named)
-                self.set_trace_callback(count)
-
-        try:
-            sqlite3.connect = partial(sqlite3.connect, factory=Counted)  # type: ignore[assignment]
-            prepare(path, busy=BUSY)
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFEXITED(status)
+    done = subprocess.run(
+        [sys.executable, "-c", UPGRADE, str(path), str(number)], check=False, timeout=60
+    )
+    assert done.returncode in (0, -signal.SIGKILL)
+    return done.returncode == 0
