@@ -28,6 +28,7 @@ from drumbeat.core.overview import automation_lines
 from drumbeat.core.webhooks import route_clashes
 from drumbeat.errors import Problem, WorkspaceError
 from drumbeat.runtime.clock import holding
+from drumbeat.runtime.files import sync_folder
 from drumbeat.runtime.listing import FOLDERS
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
@@ -225,7 +226,7 @@ def _create(workspace: Path, slug: str, data: bytes) -> tuple[Problem, ...]:
     finally:
         with suppress(FileNotFoundError):
             partial.unlink()
-    _sync(folder)
+    sync_folder(folder)
     return ()
 
 
@@ -239,11 +240,3 @@ def _write_new(path: Path, data: bytes) -> None:
     except OSError:
         path.unlink()
         raise
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
