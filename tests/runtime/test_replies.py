@@ -1314,7 +1314,7 @@ async def test_a_claim_that_is_lost_is_not_owed_for_ever(host: Any) -> None:
 
     def say(turn: Turn) -> str:
         if turn.origin == "reply":
-            store.faults["finish"] = [FULL]
+            store.faults["finish"] = [FULL, FULL]  # the second when it is tried again at once
         return "done"
 
     host.agent = ScriptedAgent(default=say)
