@@ -52,7 +52,7 @@ from drumbeat.runtime.schedule_marks import PREFIX as SCHEDULE_MARKS
 from drumbeat.runtime.search_path import door_secrets
 from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.webhook_door import WebhookDoor
-from drumbeat.runtime.workspace import Survey, survey
+from drumbeat.runtime.workspace import Survey, standing_slugs, survey
 
 _WITH_PAYLOAD: Final = frozenset[Cause]({"webhook", "inbox", "manual"})
 """What comes from outside, or by hand, may bring one."""
@@ -751,8 +751,7 @@ def _no_run(target: str) -> NotFound:
 
 
 def _unknown(workspace: Workspace, slug: str) -> NotFound:
-    slugs = {automation.slug for automation in workspace.automations}
-    known = ", ".join(sorted(slugs.union(path.stem for path in workspace.problems)))
+    known = ", ".join(sorted(standing_slugs(workspace)))
     return NotFound(
         Problem(
             code="slug-unknown",

@@ -204,26 +204,22 @@ async def test_a_file_of_a_name_like_it_is_a_problem_and_not_silently_left_out(
 
 async def test_the_first_reload_reports_what_there_is(workspace: Path) -> None:
     files = ConfigFiles(workspace, env={})
-    assert files.layers == ConfigLayers()
     put(workspace)
     change = await files.reload()
-    assert change.changed
     assert change.error is None
-    assert files.layers is change.layers
     assert change.layers.default == {"debug": "workspace"}
 
 
-async def test_an_edit_is_taken_and_reported_once(workspace: Path, operator: Path) -> None:
+async def test_an_edit_of_either_file_is_taken(workspace: Path, operator: Path) -> None:
     put(workspace)
     files = ConfigFiles(workspace, env=env(operator))
-    await files.reload()
-    assert not (await files.reload()).changed
+    before = await files.reload()
+    assert await files.reload() == before
     put(workspace, "default: {debug: 2}")
     operator.write_text("debug: 3\nskills: x\n")
     change = await files.reload()
-    assert change.changed
     assert (change.layers.default, change.layers.operator["debug"]) == ({"debug": 2}, 3)
-    assert not (await files.reload()).changed
+    assert await files.reload() == change
 
 
 async def test_a_file_that_is_written_anew_with_the_same_words_is_no_change(
@@ -231,9 +227,9 @@ async def test_a_file_that_is_written_anew_with_the_same_words_is_no_change(
 ) -> None:
     put(workspace)
     files = ConfigFiles(workspace, env={})
-    await files.reload()
+    before = await files.reload()
     put(workspace)
-    assert not (await files.reload()).changed
+    assert await files.reload() == before
     assert len(parsed) == 1
 
 
@@ -281,7 +277,7 @@ async def test_a_swapped_volume_is_seen(workspace: Path, operator: Path, tmp_pat
     assert (await files.reload()).layers.operator == {"debug": "two"}
 
 
-async def test_a_file_that_broke_leaves_both_layers_as_they_were_and_is_reported_once(
+async def test_a_file_that_broke_leaves_both_layers_as_they_were(
     workspace: Path, operator: Path
 ) -> None:
     put(workspace)
@@ -289,17 +285,14 @@ async def test_a_file_that_broke_leaves_both_layers_as_they_were_and_is_reported
     good = (await files.reload()).layers
     put(workspace, "default: {debug: ")
     operator.write_text("debug: newer\n")
-    first, second = await files.reload(), await files.reload()
-    for change in (first, second):
+    for _ in range(2):
+        change = await files.reload()
         assert change.layers == good
         assert change.error is not None
         assert [each.path for each in change.error.problems] == [SHOWN]
-    assert (first.changed, second.changed) == (True, False)
-    put(workspace, "default: {token: x}")
-    assert (await files.reload()).changed
     put(workspace)
     mended = await files.reload()
-    assert (mended.changed, mended.error) == (True, None)
+    assert mended.error is None
     assert mended.layers.operator == {"debug": "newer"}
 
 
@@ -323,13 +316,12 @@ async def test_a_missing_workspace_file_counts_as_removed_at_the_second_reload_i
     files = ConfigFiles(workspace, env={})
     await files.reload()
     (workspace / "agent-config.yaml").unlink()
-    once = await files.reload()
-    assert (once.changed, once.layers.default) == (False, {"debug": "workspace"})
+    assert (await files.reload()).layers.default == {"debug": "workspace"}
     put(workspace)
     await files.reload()
     (workspace / "agent-config.yaml").unlink()
     once, twice, thrice = [await files.reload() for _ in range(3)]
-    assert (once.changed, twice.changed, thrice.changed) == (False, True, False)
+    assert once.layers.default == {"debug": "workspace"}
     assert twice.layers == thrice.layers == ConfigLayers()
 
 
@@ -339,18 +331,16 @@ async def test_a_missing_workspace_takes_nothing_away(workspace: Path, tmp_path:
     await files.reload()
     workspace.rename(tmp_path / "away")
     for _ in range(3):
-        change = await files.reload()
-        assert (change.changed, change.layers.default) == (False, {"debug": "workspace"})
+        assert (await files.reload()).layers.default == {"debug": "workspace"}
 
 
-async def test_a_run_sees_an_edit_at_once_and_the_next_reload_reports_it(workspace: Path) -> None:
+async def test_a_run_sees_an_edit_at_once_and_so_does_the_next_reload(workspace: Path) -> None:
     put(workspace)
     files = ConfigFiles(workspace, env={})
     await files.reload()
     put(workspace, "default: {debug: 2}")
     assert (await files.current()).default == {"debug": 2}
-    change = await files.reload()
-    assert (change.changed, change.layers.default) == (True, {"debug": 2})
+    assert (await files.reload()).layers.default == {"debug": 2}
 
 
 async def test_a_run_goes_by_the_last_good_layers_and_takes_no_missing_file_for_a_removed_one(
@@ -370,14 +360,8 @@ async def test_a_run_goes_by_the_last_good_layers_and_takes_no_missing_file_for_
 async def test_concurrent_calls_wait_for_each_other(workspace: Path, parsed: list[bytes]) -> None:
     put(workspace)
     files = ConfigFiles(workspace, env={})
-    changes: list[bool] = []
-
-    async def reload() -> None:
-        changes.append((await files.reload()).changed)
-
     async with anyio.create_task_group() as group:
         for _ in range(8):
-            group.start_soon(reload)
+            group.start_soon(files.reload)
             group.start_soon(files.current)
-    assert changes.count(True) == 1
     assert len(parsed) == 1

@@ -159,26 +159,17 @@ async def test_going_back_is_reported_and_gives_no_slot_twice() -> None:
 async def test_a_jump_without_a_hook_is_logged() -> None:
     """Nothing that moves time is silent."""
     clock = ManualClock(START)
-    scheduler = Scheduler(zone=UTC, clock=clock)
-    assert scheduler.take_due() is None
-    clock.jump(timedelta(seconds=4))
-    assert scheduler.take_due() is None
-    clock.jump(timedelta(seconds=-20))
-    with structlog.testing.capture_logs() as logs:
-        assert scheduler.take_due() is None
+    async with Scheduler(zone=UTC, clock=clock) as scheduler:
+        for slug in "abc":
+            scheduler.set(slug, parse_schedule("daily at 11:00"), last_slot=START - 25 * HOUR)
+        with structlog.testing.capture_logs() as logs:
+            await anext(scheduler)
+            clock.jump(timedelta(seconds=4))
+            await anext(scheduler)
+            assert logs == []
+            clock.jump(timedelta(seconds=-20))
+            await anext(scheduler)
     assert [(entry["event"], entry["seconds"]) for entry in logs] == [("clock_jumped", -20.0)]
-
-
-async def test_take_due_and_upcoming_work_without_iterating() -> None:
-    """For hosts with a loop of their own; a preview takes nothing."""
-    clock = ManualClock(START)
-    scheduler = Scheduler(zone=UTC, clock=clock)
-    scheduler.set("a", HOURLY, last_slot=START - HOUR)
-    preview = scheduler.upcoming(START + HOUR, START)
-    assert preview == [due("a", START), due("a", START + HOUR)]
-    assert scheduler.upcoming(START + HOUR, START, limit=1) == preview[:1]
-    assert scheduler.take_due() == due("a", START)
-    assert scheduler.take_due() is None
 
 
 class Plain(Clock):
@@ -264,4 +255,4 @@ async def test_a_slug_may_be_changed_by_whoever_iterates() -> None:
             assert one.slug == "a"
             scheduler.remove("b")
             break
-        assert scheduler.take_due() is None
+        assert scheduler.next_due() == START + HOUR

@@ -2,7 +2,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import pytest
@@ -63,9 +63,14 @@ def slugs(workspace: Workspace) -> list[str]:
     return [automation.slug for automation in workspace.automations]
 
 
-def lists(change: WorkspaceChange) -> tuple[tuple[object, ...], ...]:
+Seen: TypeAlias = tuple[dict[str, str], tuple[str, ...], tuple[Path, ...]]
+
+
+def seen(change: WorkspaceChange) -> Seen:
+    """What loads, by slug and name, and what is listed as removed and as broken."""
     assert change.error is None
-    return change.added, change.changed, change.removed, change.broken
+    loads = {automation.slug: automation.name for automation in change.workspace.automations}
+    return loads, change.removed, change.broken
 
 
 @pytest.fixture
@@ -343,11 +348,11 @@ async def test_a_reload_lists_what_is_different(root: Path) -> None:
     cache = WorkspaceCache(root)
     put(root, "a.md", text("A"))
     put(root, "bad.md", "no front matter")
-    assert lists(await cache.reload()) == (("a",), (), (), (Path("automations/bad.md"),))
-    assert lists(await cache.reload()) == ((), (), (), ())
+    assert seen(await cache.reload()) == ({"a": "A"}, (), (Path("automations/bad.md"),))
+    assert seen(await cache.reload()) == ({"a": "A"}, (), ())
     put(root, "a.md", text("Other"))
-    put(root, "b.md")
-    assert lists(await cache.reload()) == (("b",), ("a",), (), ())
+    put(root, "b.md", text("B"))
+    assert seen(await cache.reload()) == ({"a": "Other", "b": "B"}, (), ())
     assert slugs(cache.workspace) == ["a", "b"]
 
 
@@ -359,14 +364,14 @@ async def test_a_file_that_breaks_is_listed_once_and_its_last_good_version_kept(
     await cache.reload()
     put(root, "a.md", "no front matter")
     path = Path("automations/a.md")
-    assert lists(await cache.reload()) == ((), (), (), (path,))
-    assert lists(await cache.reload()) == ((), (), (), ())
+    assert seen(await cache.reload()) == ({}, (), (path,))
+    assert seen(await cache.reload()) == ({}, (), ())
     assert slugs(cache.workspace) == []
     assert cache.last_good["a"].name == "Good"
     put(root, "a.md", b"\xff")
-    assert lists(await cache.reload()) == ((), (), (), (path,))
+    assert seen(await cache.reload()) == ({}, (), (path,))
     put(root, "a.md", text("Good"))
-    assert lists(await cache.reload()) == ((), ("a",), (), ())
+    assert seen(await cache.reload()) == ({"a": "Good"}, (), ())
 
 
 async def test_a_file_is_removed_after_two_reloads_without_it(root: Path) -> None:
@@ -377,14 +382,12 @@ async def test_a_file_is_removed_after_two_reloads_without_it(root: Path) -> Non
     await cache.reload()
     path.unlink()
     (root / "automations" / "bad.md").unlink()
-    assert lists(await cache.reload()) == ((), (), (), ())
-    assert slugs(cache.workspace) == ["a", "keep"]
-    assert lists(await cache.reload()) == ((), (), ("a", "bad"), ())
-    assert slugs(cache.workspace) == ["keep"]
+    assert seen(await cache.reload()) == ({"a": "A", "keep": "A"}, (), ())
+    assert seen(await cache.reload()) == ({"keep": "A"}, ("a", "bad"), ())
     assert cache.workspace.problems == {}
     assert "a" not in cache.last_good
     put(root, "a.md")
-    assert lists(await cache.reload()) == (("a",), (), (), ())
+    assert seen(await cache.reload()) == ({"a": "A", "keep": "A"}, (), ())
 
 
 async def test_a_file_that_is_away_for_one_reload_was_never_removed(root: Path) -> None:
@@ -393,9 +396,9 @@ async def test_a_file_that_is_away_for_one_reload_was_never_removed(root: Path) 
     for _ in range(3):
         await cache.reload()
         path.rename(root / "away")
-        assert lists(await cache.reload()) == ((), (), (), ())
+        assert seen(await cache.reload()) == ({"a": "A"}, (), ())
         (root / "away").rename(path)
-        assert lists(await cache.reload()) == ((), (), (), ())
+        assert seen(await cache.reload()) == ({"a": "A"}, (), ())
     assert slugs(cache.workspace) == ["a"]
 
 
@@ -404,7 +407,7 @@ async def test_a_file_renamed_only_in_case_clashes_with_nothing(root: Path) -> N
     path = put(root, "Mail.md")
     await cache.reload()
     path.rename(path.with_name("mail.md"))
-    assert lists(await cache.reload()) == (("mail",), (), ("Mail",), ())
+    assert seen(await cache.reload()) == ({"mail": "A"}, ("Mail",), ())
 
 
 async def test_an_unchanged_file_is_not_even_opened(
@@ -433,7 +436,7 @@ async def test_an_edit_that_leaves_no_trace_in_the_stamp_is_seen(
     put(root, "a.md", text("A"))
     await cache.reload()
     put(root, "a.md", text("B"))
-    assert lists(await cache.reload()) == ((), ("a",), (), ())
+    assert seen(await cache.reload()) == ({"a": "B"}, (), ())
 
 
 async def test_what_a_link_points_to_is_followed_every_time(root: Path) -> None:
@@ -443,7 +446,7 @@ async def test_what_a_link_points_to_is_followed_every_time(root: Path) -> None:
     await cache.reload()
     await cache.reload()
     (root / "shared.md").write_text(text("B"))
-    assert lists(await cache.reload()) == ((), ("a",), (), ())
+    assert seen(await cache.reload()) == ({"a": "B"}, (), ())
 
 
 async def test_a_folder_that_vanishes_leaves_everything_as_it_was(root: Path) -> None:
@@ -462,7 +465,7 @@ async def test_a_folder_that_vanishes_leaves_everything_as_it_was(root: Path) ->
             await cache.read("a")
         assert caught.value.problem.code == "automations-folder-missing"
     (root / "away").rename(root / "automations")
-    assert lists(await cache.reload()) == ((), (), (), ())
+    assert seen(await cache.reload()) == ({"a": "A"}, (), ())
 
 
 async def test_a_folder_that_goes_with_its_last_file_lets_the_other_go_on(root: Path) -> None:
@@ -551,16 +554,16 @@ async def test_a_file_that_goes_away_while_it_is_read_is_not_there(
 
 async def test_concurrent_reloads_report_each_change_once(root: Path) -> None:
     cache = WorkspaceCache(root)
-    put(root, "a.md")
-    found: list[tuple[str, ...]] = []
+    put(root, "a.md", "no front matter")
+    found: list[tuple[Path, ...]] = []
 
     async def reload() -> None:
-        found.append((await cache.reload()).added)
+        found.append((await cache.reload()).broken)
 
     async with anyio.create_task_group() as group:
         for _ in range(5):
             group.start_soon(reload)
-    assert sorted(found) == [(), (), (), (), ("a",)]
+    assert sorted(found) == [(), (), (), (), (Path("automations/a.md"),)]
 
 
 # ---- reading one file for a run

@@ -65,12 +65,10 @@ async def load_config_layers(workspace: Path, env: Env) -> ConfigLayers:
 class ConfigChange:
     """What a reload found: the layers to go on with, and what is wrong with the files.
 
-    With an `error` the layers are the last good ones. `changed` says that the layers or the error
-    are not those of the reload before, so whoever reports it then reports it once.
+    With an `error` the layers are the last good ones.
     """
 
     layers: ConfigLayers
-    changed: bool = False
     error: WorkspaceError | None = None
 
 
@@ -92,23 +90,15 @@ class ConfigFiles:
         self._workspace = _Workspace(self._root)
         self._missed = False
         self._layers = ConfigLayers()
-        self._reported: tuple[ConfigLayers, tuple[Problem, ...]] = (self._layers, ())
         self._lock = anyio.Lock()
         self._threads = threads or Threads()
-
-    @property
-    def layers(self) -> ConfigLayers:
-        """The layers as they were last good; nothing is read."""
-        return self._layers
 
     async def reload(self) -> ConfigChange:
         """Look at the files again, in a thread; concurrent calls wait for each other."""
         async with self._lock:
             problems = await self._threads.run(self._look, True)
-            now = (self._layers, problems)
-            changed, self._reported = now != self._reported, now
             error = WorkspaceError(problems) if problems else None
-            return ConfigChange(layers=self._layers, changed=changed, error=error)
+            return ConfigChange(layers=self._layers, error=error)
 
     async def current(self) -> ConfigLayers:
         """The layers for a run that begins at this moment; looks at the files, in a thread.

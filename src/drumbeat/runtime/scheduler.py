@@ -162,29 +162,6 @@ class Scheduler:
         """The next slot of `slug`; None if it is unknown or waits for a run to finish."""
         return self._planner.due_of(slug)
 
-    def upcoming(self, until: datetime, now: datetime, *, limit: int = 1000) -> list[Due]:
-        """What would be given out up to `until` as seen at `now`, earliest first; changes nothing.
-
-        What is overdue stands folded, as it would be given out. An interval shows its next slot
-        only: the one after depends on when the run ends.
-
-        Args:
-            until: slots at it are included.
-            now: the present instant.
-            limit: at most so many.
-
-        Raises:
-            ValueError: an instant is not aware.
-        """
-        return self._planner.upcoming(until, now, limit=limit)
-
-    def take_due(self) -> Due | None:
-        """Give out what is due by now without waiting, or return None.
-
-        The iteration is this with sleeps in between; a slot goes to whoever asks first.
-        """
-        return self._planner.take(self._look())
-
     def __aiter__(self) -> AsyncIterator[Due]:
         """Iterate over slots as they fall due, the one that is due longest first."""
         return self

@@ -63,17 +63,15 @@ class Survey:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceChange:
-    """What a reload found: the workspace as it stands, and how it differs from the last reload.
+    """What a reload found: the workspace as it stands, and what is worse than at the last reload.
 
-    Slugs are sorted. `changed` holds those whose file reads differently or can be read again.
-    `broken` holds the keys of `workspace.problems` that are there for the first time or say
-    something else. An `error` says what could not be read: one of the folders, or, when it was
-    `blind`, all; then the workspace is the last one known, and nothing is listed.
+    `removed` holds the slugs whose files are gone, sorted. `broken` holds the keys of
+    `workspace.problems` that are there for the first time or say something else. An `error` says
+    what could not be read: one of the folders, or, when it was `blind`, all; then the workspace is
+    the last one known, and nothing is listed.
     """
 
     workspace: Workspace
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     broken: tuple[Path, ...] = ()
     error: WorkspaceError | None = None
@@ -138,6 +136,12 @@ def kind_of(workspace: Workspace, slug: str) -> Kind:
         return automation.kind
     broken = (path for path in workspace.problems if path.stem == slug)
     return "job" if any(path.parent.name == "jobs" for path in broken) else "automation"
+
+
+def standing_slugs(workspace: Workspace) -> set[str]:
+    """The slugs of all files, broken ones included."""
+    loaded = {automation.slug for automation in workspace.automations}
+    return loaded.union(path.stem for path in workspace.problems)
 
 
 class WorkspaceCache:
@@ -394,17 +398,9 @@ def _clashes(
 
 
 def _change(before: Workspace, after: Workspace, error: WorkspaceError | None) -> WorkspaceChange:
-    was = {automation.slug: automation for automation in before.automations}
-    known = {*was, *(path.stem for path in before.problems)}
-    loads = {automation.slug: automation for automation in after.automations}
-    stands = {*loads, *(path.stem for path in after.problems)}
     return WorkspaceChange(
         workspace=after,
-        added=tuple(sorted(loads.keys() - known)),
-        changed=tuple(
-            sorted(slug for slug in loads.keys() & known if was.get(slug) != loads[slug])
-        ),
-        removed=tuple(sorted(known - stands)),
+        removed=tuple(sorted(standing_slugs(before) - standing_slugs(after))),
         broken=tuple(
             path
             for path, problems in after.problems.items()
