@@ -238,12 +238,14 @@ async def test_a_second_edit_that_leaves_no_trace_in_the_stamp_is_seen(workspace
     file = put(workspace, "default: {debug: 1}")
     files = ConfigFiles(workspace, env={})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_stamp", lambda path: (1, 1, 1, 1, 1))
+        patch.setattr(module, "stamp_of", lambda info: (1, 1, 1, 1, 1, 1))
         await files.reload()
-        file.write_text("default: {debug: 2}")
-        assert (await files.reload()).layers.default == {"debug": 2}
-        file.write_text("default: {debug: 3}")
-        assert (await files.reload()).layers.default == {"debug": 2}
+        for debug in (2, 3):
+            file.write_text(f"default: {{debug: {debug}}}")
+            assert (await files.reload()).layers.default == {"debug": debug}
+        await files.reload()
+        file.write_text("default: {debug: 4}")
+        assert (await files.reload()).layers.default == {"debug": 3}
 
 
 async def test_a_file_that_has_not_changed_is_not_read(

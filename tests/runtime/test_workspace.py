@@ -431,7 +431,7 @@ async def test_an_edit_that_leaves_no_trace_in_the_stamp_is_seen(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two writes of one length within a tick of the file system's clock look alike."""
-    monkeypatch.setattr(module, "_stamp", lambda info: (1, 1, info.st_size, 1))
+    monkeypatch.setattr(module, "_stamp", lambda info: (1, 1, info.st_size, 1, 1, 1))
     cache = WorkspaceCache(root)
     put(root, "a.md", text("A"))
     await cache.reload()

@@ -1,9 +1,8 @@
 """The only reader of agent configuration outside automation files, and when it is read again.
 
 Theory of operation. Two files are watched, the operator's and the workspace's `agent-config.yaml`.
-Each costs one stat while its stamp (times, size, inode, of what a link points to) is known. One
-that was just read is read once more at the next look, because a second edit within one tick of the
-file system's clock leaves no trace in the stamp; only then is its stamp believed.
+Each, or what a link in its place points to, costs one stat while its stamp is believed
+(`stamps.py`).
 
 A file that cannot be used leaves both layers as they were last good, so that a run never sees half
 of an edit or a default that nobody chose. A workspace file that is missing counts as removed at the
@@ -13,10 +12,9 @@ and not while the workspace itself is missing, since disks get unmounted.
 
 import os
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from os import PathLike
 from pathlib import Path, PurePath
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 import attrs
@@ -31,6 +29,7 @@ from drumbeat.core.model import Env
 from drumbeat.errors import Problem, WorkspaceError
 from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
+from drumbeat.runtime.stamps import LastRead, stamp_of
 from drumbeat.runtime.threads import Threads
 
 __all__ = ["OPERATOR_VARIABLE", "ConfigChange", "ConfigFiles", "load_config_layers"]
@@ -148,13 +147,6 @@ class ConfigFiles:
 
 # ---- one file
 
-_Stamp: TypeAlias = tuple[int, int, int, int, int]
-
-
-def _stamp(path: Path) -> _Stamp:
-    info = path.stat()
-    return info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino, info.st_dev
-
 
 class _Watched(Generic[T]):
     """A file that is read when its stamp is not known, and parsed when its bytes are others."""
@@ -162,9 +154,7 @@ class _Watched(Generic[T]):
     def __init__(self, read: Callable[[], bytes], parse: Callable[[bytes], T]) -> None:
         self._read = read
         self._parse = parse
-        self._stamp: _Stamp | None = None
-        self._settled = False
-        self._digest = b""
+        self._last = LastRead()
         self._outcome: T | WorkspaceError | None = None
 
     def look(self, path: Path) -> T:
@@ -176,18 +166,15 @@ class _Watched(Generic[T]):
             ValueError: no file can have such a path.
             WorkspaceError: its problems.
         """
-        stamp = _stamp(path)
-        if not self._settled or stamp != self._stamp:
+        stamp = stamp_of(path.stat())
+        if not self._last.holds(stamp):
             data = self._read()
-            digest = sha256(data).digest()
-            if digest != self._digest:
+            if not self._last.says(data):
                 try:
                     self._outcome = self._parse(data)
                 except WorkspaceError as error:
                     self._outcome = error
-                self._digest = digest
-            self._settled = stamp == self._stamp
-            self._stamp = stamp
+            self._last = self._last.then(stamp, data)
         outcome = self._outcome
         if isinstance(outcome, WorkspaceError):
             raise WorkspaceError(outcome.problems)

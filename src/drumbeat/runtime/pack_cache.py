@@ -1,10 +1,8 @@
 """Packs while an engine runs: looked at often, and read when something of them has changed.
 
 Theory of operation. Whether a pack is in order depends on the list, on its folder, its card, its
-`bin/` and each program there. All of these are known by their stamps (times, size, inode, mode, of
-what a link points to), which cost one stat each. What was just read is read once more at the next
-reload, because a second edit within one tick of the file system's clock leaves no trace in a stamp;
-only then are the stamps believed.
+`bin/` and each program there. All of these, or what a link in their place points to, are known by
+their stamps, which are believed after a second reading (`stamps.py`).
 """
 
 from collections.abc import Sequence
@@ -16,11 +14,11 @@ import attrs
 from drumbeat.core.model import Pack
 from drumbeat.errors import Problem
 from drumbeat.runtime.packs import LIST, pack_paths, read_packs
+from drumbeat.runtime.stamps import Stamp, stamp_of
 from drumbeat.runtime.threads import Threads
 
 __all__ = ["PackCache", "PackReload"]
 
-_Stamp: TypeAlias = tuple[int, ...]
 _Found: TypeAlias = tuple[tuple[Pack, ...], tuple[Problem, ...]]
 
 
@@ -38,7 +36,7 @@ class PackCache:
 
     workspace: Path
     _threads: Threads = attrs.field(factory=Threads)
-    _stamps: dict[Path, _Stamp | None] = attrs.field(factory=dict, init=False)
+    _stamps: dict[Path, Stamp | None] = attrs.field(factory=dict, init=False)
     _settled: bool = attrs.field(default=False, init=False)
     _found: _Found = attrs.field(default=((), ()), init=False)
 
@@ -82,16 +80,8 @@ class PackCache:
         return self._found
 
 
-def _stamp(path: Path) -> _Stamp | None:
+def _stamp(path: Path) -> Stamp | None:
     try:
-        info = path.stat()
+        return stamp_of(path.stat())
     except (OSError, ValueError):
         return None
-    return (
-        info.st_mtime_ns,
-        info.st_ctime_ns,
-        info.st_size,
-        info.st_ino,
-        info.st_dev,
-        info.st_mode,
-    )

@@ -1,9 +1,7 @@
 """The only reader of automation files: what stands in a workspace folder, and what changed there.
 
-Theory of operation. `WorkspaceCache` knows each file by its stamp (times, size, inode). A file with
-a known stamp costs one stat. One that was just read is read once more at the next reload, because a
-second edit within one tick of the file system's clock leaves no trace in the stamp; only then is
-its stamp believed. Links are read every time. Content that is unchanged is never parsed again.
+Theory of operation. A file costs `WorkspaceCache` one stat while its stamp is believed
+(`stamps.py`). Links are read every time. Content that is unchanged is never parsed again.
 
 What is missing is not what is gone: a file counts as removed after two reloads in a row, since
 editors and version control replace files by taking them away first. The two folders are judged each
@@ -16,10 +14,8 @@ import os
 import stat
 from collections.abc import Collection, Mapping
 from functools import partial
-from hashlib import sha256
 from os import PathLike
 from pathlib import Path, PurePath
-from typing import TypeAlias
 
 import anyio
 import attrs
@@ -35,6 +31,7 @@ from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
 from drumbeat.runtime.listing import listed
 from drumbeat.runtime.packs import load_packs
+from drumbeat.runtime.stamps import LastRead, Stamp, stamp_of
 from drumbeat.runtime.threads import Threads
 
 
@@ -231,9 +228,6 @@ class WorkspaceCache:
 # ---- one file
 
 
-_Stamp: TypeAlias = tuple[int, int, int, int]
-
-
 @attrs.frozen(kw_only=True)
 class _File:
     """What is known of a file; `missing` since the last reload, `good` the last that loaded.
@@ -245,9 +239,7 @@ class _File:
     problems: tuple[Problem, ...] = ()
     good: Automation | None = None
     said_route: str = ""
-    digest: bytes = b""
-    stamp: _Stamp | None = None
-    settled: bool = False
+    last: LastRead = attrs.field(factory=LastRead)
     missing: bool = False
 
 
@@ -260,12 +252,13 @@ def _look(
 ) -> _File | None:
     """Read a file unless it is known to be unchanged; None when it went away meanwhile."""
     good = None if known is None else known.good
+    last = LastRead() if known is None else known.last
     misplaced = _misplaced(path, entry)
     if misplaced is not None:
         return _File(problems=(misplaced,), good=good)
     try:
         stamp = _stamp(entry.stat(follow_symlinks=False))
-        if known is not None and known.settled and stamp == known.stamp:
+        if known is not None and last.holds(stamp):
             return attrs.evolve(known, missing=False)
         data = read_inside(root, path)
     except FileNotFoundError:
@@ -277,10 +270,8 @@ def _look(
     except OSError as error:
         refused = FileFault("unreadable", f"{path} cannot be read: {error.strerror}")
         return _File(problems=(_unreadable(path, refused),), good=good)
-    digest = sha256(data).digest()
-    if known is not None and digest == known.digest:
-        settled = stamp is not None and stamp == known.stamp
-        return attrs.evolve(known, stamp=stamp, settled=settled, missing=False)
+    if known is not None and last.says(data):
+        return attrs.evolve(known, last=last.then(stamp, data), missing=False)
     automation, problems = judged(data, path, systems)
     is_job = path.parent.name == "jobs"
     return _File(
@@ -288,15 +279,14 @@ def _look(
         problems=problems,
         good=good if problems else automation,
         said_route=said_route(data) if problems and is_job else "",
-        digest=digest,
-        stamp=stamp,
+        last=last.then(stamp, data),
     )
 
 
-def _stamp(info: os.stat_result) -> _Stamp | None:
+def _stamp(info: os.stat_result) -> Stamp | None:
     if stat.S_ISLNK(info.st_mode):
         return None  # what it points to can change without a trace here
-    return info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino
+    return stamp_of(info)
 
 
 def judged(
@@ -456,14 +446,14 @@ def _is_broken(
     root: Path, path: Path, known: _File | None, systems: Collection[str] | None
 ) -> bool:
     try:
-        if known is not None and known.settled and _stamp((root / path).lstat()) == known.stamp:
+        if known is not None and known.last.holds(_stamp((root / path).lstat())):
             return bool(known.problems)
         data = read_inside(root, path)
     except FileFault as fault:
         return fault.kind != "missing"
     except OSError:
         return False  # it cannot be looked at, so what is known of it stands
-    if known is not None and sha256(data).digest() == known.digest:
+    if known is not None and known.last.says(data):
         return bool(known.problems)
     return bool(judged(data, path, systems)[1])
 
