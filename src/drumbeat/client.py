@@ -434,7 +434,7 @@ class Client(Entered):
         reason = await self._asked_for(reason)
         run = await self.find_run(run_id)
         if run.run_id != run_id:
-            raise _no_run(run_id)
+            raise requests.unknown_run(run_id)
         if run.state == "cancelled":
             return
         if run.state != "running":
@@ -542,7 +542,7 @@ class Client(Entered):
         store = await self._readable()
         found = [] if store is None else await store.runs(target=target, limit=1)
         if not found:
-            raise _no_run(target)
+            raise requests.unknown_run(target)
         return found[0]
 
     async def fires(self, slug: str | None = None, *, limit: int = 100) -> list[Fire]:
@@ -738,16 +738,6 @@ class Client(Entered):
             after=after,
             follow=follow,
         )
-
-
-def _no_run(target: str) -> NotFound:
-    return NotFound(
-        Problem(
-            code="run-unknown",
-            message=f"no run, session or receipt {target!r}",
-            remedy="take the id from runs(), or from drumbeat runs",
-        )
-    )
 
 
 def _unknown(workspace: Workspace, slug: str) -> NotFound:

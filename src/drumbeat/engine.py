@@ -46,7 +46,7 @@ from drumbeat.protocols import Agent, Clock, Deliverer, MailSource, Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.answers import said
 from drumbeat.runtime.asking import answer_question
-from drumbeat.runtime.awaited import Awaited
+from drumbeat.runtime.awaited import Awaited, draining
 from drumbeat.runtime.brought import check_brought, follow_ups_url
 from drumbeat.runtime.clock import SystemClock
 from drumbeat.runtime.contained import contained, fault_of
@@ -378,7 +378,7 @@ class Engine(Client):
         if self._life is None or self._running == "stopped":
             return self._held.stopped("the engine has stopped").problem
         services = self._life.services
-        return _draining("takes no event") if services.draining else services.faults.get("store")
+        return draining("takes no event") if services.draining else services.faults.get("store")
 
     def _put_failed(self, error: DrumbeatError) -> None:
         super()._put_failed(error)
@@ -453,9 +453,8 @@ class Engine(Client):
                 )
             )
         if life.services.draining:
-            problem = _draining(f"does not start {slug}")
             remedy = "ask again after the next start, or use fire(), which keeps"
-            raise EngineBusy(attrs.evolve(problem, remedy=remedy))
+            raise EngineBusy(draining(f"does not start {slug}", remedy=remedy))
         await self._require(slug)
         fire = self._manual(slug, after=timedelta(0), slot=None, payload=None)
         waiter = life.dispatcher.waiters.add(fire.id)
@@ -628,7 +627,7 @@ class Engine(Client):
         """
         life = await self._working()
         if life.services.draining:
-            raise EngineBusy(_draining(f"takes {what}"))
+            raise EngineBusy(draining(f"takes {what}"))
         return life
 
     async def reload(self) -> Workspace:
@@ -758,14 +757,6 @@ class Engine(Client):
             inboxes=inboxes,
             webhooks=webhooks,
         )
-
-
-def _draining(what: str) -> Problem:
-    return Problem(
-        code="engine-draining",
-        message=f"the engine is draining and {what}",
-        remedy="ask again after the next start",
-    )
 
 
 def _not_run(fire: Fire) -> NotRun:

@@ -22,6 +22,13 @@ from drumbeat.runtime.turns import Ask, Exchange
 T = TypeVar("T")
 
 
+def draining(what: str, *, remedy: str = "ask again after the next start") -> Problem:
+    """Why a caller gets nothing from an engine that drains; `what` says what it does or did."""
+    return Problem(
+        code="engine-draining", message=f"the engine is draining and {what}", remedy=remedy
+    )
+
+
 @attrs.define(kw_only=True, eq=False)
 class Awaited:
     """What one caller waits for, from the call to its end."""
@@ -72,13 +79,8 @@ class AwaitedTurns:
         What waits for somebody else is cancelled at once. Returns when nothing is going; an agent
         that ignores its cancellation is waited for.
         """
-        error = EngineBusy(
-            Problem(
-                code="engine-draining",
-                message="the engine drains, and has ended the turn",
-                remedy="ask again after the next start; the agent may have seen the text already",
-            )
-        )
+        remedy = "ask again after the next start; the agent may have seen the text already"
+        error = EngineBusy(draining("has ended the turn", remedy=remedy))
         for awaited in list(self._going):
             if awaited.waits:
                 awaited.stop(error)

@@ -36,6 +36,7 @@ from drumbeat.protocols import Store
 from drumbeat.runtime.awaited import Awaited, AwaitedTurns
 from drumbeat.runtime.contained import contained
 from drumbeat.runtime.reply_turn import ReplyTurn, current_layers
+from drumbeat.runtime.requests import unknown_run
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 
@@ -238,14 +239,7 @@ async def find_answered(store: Store, target: str) -> RunRecord:
                 )
             )
     if not found:
-        raise NotFound(
-            Problem(
-                code="run-unknown",
-                message=f"no run, session or receipt {target!r}",
-                remedy="take the id from runs() (drumbeat runs), sessions() or a receipt; runs "
-                "that are older than `keep_runs` are forgotten",
-            )
-        )
+        raise unknown_run(target)
     return found[0]
 
 

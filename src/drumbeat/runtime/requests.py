@@ -35,6 +35,7 @@ __all__ = [
     "paused",
     "request_of",
     "set_paused",
+    "unknown_run",
 ]
 
 _REQUEST = "request:"
@@ -158,6 +159,18 @@ def cancelled(value: Mapping[str, Any]) -> Problem:
         code="cancelled",
         message=str(value["reason"]),
         remedy="start it by hand when it is wanted after all",
+    )
+
+
+def unknown_run(target: str) -> NotFound:
+    """The error for an id that names no run."""
+    return NotFound(
+        Problem(
+            code="run-unknown",
+            message=f"no run, session or receipt {target!r}",
+            remedy="take the id from runs() (drumbeat runs), sessions() or a receipt; runs that "
+            "are older than `keep_runs` are forgotten",
+        )
     )
 
 
