@@ -2,13 +2,12 @@
 
 from datetime import timedelta
 
-import attrs
 from starlette.requests import Request
 from starlette.responses import Response
 
 from drumbeat.client import Client
 from drumbeat.core.webhooks import bounded_slot
-from drumbeat.web.doors import Handler, admitted, answer, json_object, shown, small_body
+from drumbeat.web.doors import Handler, admitted, answer, duration, json_object, shown, small_body
 
 __all__ = ["run_automation"]
 
@@ -35,13 +34,13 @@ def run_automation(client: Client, *, body_timeout: timedelta) -> Handler:
         body = await small_body(request, most=_MOST, within=body_timeout)
         if isinstance(body, Response):
             return body
-        asked = _read(body)
-        if isinstance(asked, str):
-            return answer(400, code="body-invalid", reason=asked)
+        after = _read(body)
+        if isinstance(after, str):
+            return answer(400, code="body-invalid", reason=after)
         key = request.headers.get("Idempotency-Key", "").strip()
         fire = await client.fire(
             request.path_params["slug"],
-            after=asked.after,
+            after=after,
             slot=bounded_slot(key) if key else None,
         )
         return shown({"fire": fire.id}, status=202)
@@ -49,27 +48,16 @@ def run_automation(client: Client, *, body_timeout: timedelta) -> Handler:
     return handle
 
 
-@attrs.frozen
-class _Asked:
-    after: timedelta
-
-
-def _read(body: bytes) -> _Asked | str:
-    """What the body asks for, or what is wrong with it."""
+def _read(body: bytes) -> timedelta | str:
+    """How long from now the body asks for, or what is wrong with it."""
     if not body.strip():
-        return _Asked(timedelta(0))
+        return timedelta(0)
     value = json_object(body, keys=("after",), example={"after": 60})
     if isinstance(value, str):
         return f"{value}, or no body"
-    after = value.get("after", 0)
-    if isinstance(after, bool) or not isinstance(after, int | float):
-        return "`after` has to be a number of seconds"
-    try:
-        asked = _Asked(timedelta(seconds=after))
-    except ValueError:
-        return "`after` is no number"
-    except OverflowError:
-        asked = _Asked(timedelta.max if after > 0 else timedelta.min)
-    if not timedelta(0) <= asked.after <= _LATEST:
+    after = duration(value.get("after", 0), key="after")
+    if isinstance(after, str):
+        return after
+    if not timedelta(0) <= after <= _LATEST:
         return f"`after` has to be from 0 to {_LATEST.total_seconds():.0f} seconds"
-    return asked
+    return after

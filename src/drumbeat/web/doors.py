@@ -26,6 +26,7 @@ __all__ = [
     "Handler",
     "admitted",
     "answer",
+    "duration",
     "failure",
     "json_object",
     "read_body",
@@ -228,6 +229,25 @@ def json_object(
         known = " and ".join(f"`{key}`" for key in keys)
         return f"the body has keys other than {known}: {send}"
     return value
+
+
+def duration(seconds: object, *, key: str) -> timedelta | str:
+    """A number of seconds from a body, or what is wrong with it.
+
+    One that no `timedelta` holds is as long as one gets: it is over every limit.
+
+    Args:
+        seconds: what stands there.
+        key: where, for what is said.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return f"`{key}` has to be a number of seconds"
+    try:
+        return timedelta(seconds=seconds)
+    except ValueError:
+        return f"`{key}` is no number"
+    except OverflowError:
+        return timedelta.max if seconds > 0 else timedelta.min
 
 
 def shown(value: Mapping[str, Any], *, status: int = 200) -> Response:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from drumbeat.client import Client
 from drumbeat.errors import FollowUpRefused, NotFound, Problem
-from drumbeat.web.doors import Handler, answer, json_object, shown, small_body
+from drumbeat.web.doors import Handler, answer, duration, json_object, shown, small_body
 
 __all__ = ["schedule_follow_up"]
 
@@ -89,17 +89,14 @@ def _read(body: bytes) -> _Asked | str:
     value = json_object(body, keys=_KEYS, example={"prompt": "Look again.", "after_seconds": 600})
     if isinstance(value, str):
         return value
-    prompt, after, slug = (value.get(key) for key in _KEYS)
+    prompt, seconds, slug = (value.get(key) for key in _KEYS)
     if not isinstance(prompt, str):
         return "`prompt` has to be there, and to be text"
-    if isinstance(after, bool) or not isinstance(after, int | float):
+    if seconds is None:
         return "`after_seconds` has to be there, and to be a number"
+    after = duration(seconds, key="after_seconds")
+    if isinstance(after, str):
+        return after
     if slug is not None and not isinstance(slug, str):
         return "`slug` has to be text, or to be left out"
-    try:
-        return _Asked(prompt, timedelta(seconds=after), slug)
-    except OverflowError:
-        # It is over the limit, whatever that is, and is refused and recorded as such.
-        return _Asked(prompt, timedelta.max if after > 0 else timedelta.min, slug)
-    except ValueError:
-        return "`after_seconds` is no number"
+    return _Asked(prompt, after, slug)
