@@ -626,6 +626,7 @@ class Client(Entered):
             last_good=seen.last_good,
             now=self._clock.now(),
             until=until,
+            clock=self._clock,
             threads=self._threads,
         )
 

@@ -1,12 +1,14 @@
 """The threads of an engine and of a client, which are their own."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from threading import Barrier
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -16,6 +18,7 @@ from anyio import from_thread, to_thread
 import drumbeat
 from drumbeat import Client, load_workspace
 from drumbeat.runtime.threads import THREADS, Threads
+from drumbeat.testing import ManualClock
 
 pytestmark = pytest.mark.anyio
 
@@ -96,6 +99,64 @@ def test_no_room_takes_a_thread_of_its_host() -> None:
         if "limiter" not in [given.arg for given in call.keywords]
     ]
     assert bare == [], "take Threads, or a limiter of its own"
+
+
+@contextmanager
+def called_on_the_loop() -> Iterator[set[str]]:
+    """The functions of drumbeat that are called in this thread, as `file.py:name`."""
+    package, found = str(Path(drumbeat.__file__).parent), set[str]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and str(path).startswith(package):
+            found.add(f"{path.name}:{frame.f_code.co_name}")
+
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+
+
+async def test_what_grows_with_the_schedules_of_a_workspace_is_worked_out_in_threads(
+    host: Any,
+) -> None:
+    """To foresee them, to say why, and to look at files of which none has changed."""
+    daily = {"type": "schedule", "expression": "daily at 13:00"}
+    host.write("check", trigger=daily)
+    host.write("poll", trigger={"type": "schedule", "expression": "every 45 minutes"})
+    async with host.engine() as engine:
+        at = host.clock.now() + timedelta(days=1)
+        async with Client(host.workspace) as client:
+            with called_on_the_loop() as called:
+                for reader in (engine, client):
+                    await reader.upcoming(until=at)
+                    await reader.why("check", at=at)
+                    await reader.why("check", at=host.clock.now())
+                    await reader.status()
+                await engine.reload()
+    assert "client.py:upcoming" in called
+    of_all = {
+        *("preview.py:_planned", "schedule_marks.py:standing", "schedule_marks.py:kept_rule"),
+        *("workspace.py:_workspace", "workspace.py:_change", "agenda.py:_follow"),
+    }
+    assert called & of_all == set()
+    files = ("planner.py:set", "planner.py:upcoming", "schedule.py:", "slots.py:", "cron.py:")
+    assert [name for name in called if name.startswith(files)] == []
+
+
+async def test_what_a_replaced_rule_made_due_is_worked_out_in_a_thread(host: Any) -> None:
+    host.write("check", trigger={"type": "schedule", "expression": "daily at 13:00"})
+    async with host.engine():
+        pass
+    host.clock = ManualClock(host.clock.now() + timedelta(days=300))
+    host.write("check", trigger={"type": "schedule", "expression": "daily at 14:00"})
+    engine = host.engine()
+    with called_on_the_loop() as called:
+        async with engine:
+            pass
+    assert "superseded.py:superseded" in called
+    assert called & {"schedule_marks.py:owed", "schedule_marks.py:kept_rule"} == set()
 
 
 async def test_so_many_are_in_threads_at_once() -> None:

@@ -73,6 +73,8 @@ class Account:
             now=now,
             since=max(now, at - NEAR + timedelta(microseconds=1)),
             slug=slug,
+            clock=self.clock,
+            threads=self.threads,
         )
         zone = rules.zones[kind_of(seen.workspace, slug)][0]
         return explain(
@@ -100,7 +102,14 @@ class Account:
         held = await self._held()
         return Around(
             owed=await unseen_moment(
-                store, self.slug, at, zones=self.rules.zones, within=NEAR, now=now
+                store,
+                self.slug,
+                at,
+                zones=self.rules.zones,
+                within=NEAR,
+                now=now,
+                clock=self.clock,
+                threads=self.threads,
             ),
             absent=await absence(
                 store, self.data_dir, at, held=held, now=now, threads=self.threads

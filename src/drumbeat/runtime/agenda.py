@@ -12,10 +12,11 @@ of it is about to be taken: it is let go, and the end of that run decides when t
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import anyio
 import attrs
+from anyio.lowlevel import checkpoint
 
 from drumbeat.core.identity import slot_of
 from drumbeat.core.messages import lasting
@@ -32,7 +33,8 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.schedule import format_schedule, parse_schedule
 from drumbeat.errors import ClaimLost, ScheduleError
-from drumbeat.runtime.contained import contained, forgotten
+from drumbeat.runtime.clock import holding
+from drumbeat.runtime.contained import contained, fault_of, forgotten
 from drumbeat.runtime.log import log
 from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.schedule_marks import (
@@ -48,6 +50,11 @@ from drumbeat.runtime.scheduler import Scheduler
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.superseded import fire_of, superseded
+
+_Without: TypeAlias = Literal["disabled", "unscheduled"]
+"""Why a file makes nothing due."""
+_AT_A_STRETCH = 256
+"""So many schedules are looked at before others on the loop have their turn."""
 
 
 @attrs.define(kw_only=True)
@@ -137,12 +144,8 @@ class Agenda:
         """
         services = self.services
         async with self._lock:
-            declared = standing(
-                workspace,
-                last_good=services.workspace.last_good,
-                marks=self._marks,
-                zones=services.zones,
-            )
+            with holding(services.clock, "schedules"):
+                declared = await services.threads.run(self._declared, workspace)
             known = self._set.keys() | self._never.keys()
             unscheduled = {each.slug for each in workspace.automations} - declared.keys()
             for slug in list(self._set):
@@ -152,20 +155,13 @@ class Agenda:
             for slug in list(self._never):
                 if slug not in declared or not declared[slug].enabled:
                     del self._never[slug]
-            for slug, schedule in declared.items():
-                await contained(
-                    services,
-                    "schedule",
-                    partial(self._follow, schedule, seen=slug in known),
-                    slug=slug,
-                )
-            for slug in sorted(unscheduled):
-                await contained(
-                    services,
-                    "schedule",
-                    partial(self._disable, slug, "unscheduled", seen=slug in known),
-                    slug=slug,
-                )
+            for number, slug in enumerate([*declared, *sorted(unscheduled)]):
+                if number % _AT_A_STRETCH == 0:
+                    await checkpoint()
+                schedule = declared.get(slug)
+                if not self._is_followed(slug, schedule):
+                    follow = partial(self._follow, slug, schedule, seen=slug in known)
+                    await contained(services, "schedule", follow, slug=slug)
             for slug in self._followed - declared.keys():
                 forgotten(services, "moment", slug=slug)
             followed = declared.keys() | unscheduled
@@ -174,15 +170,41 @@ class Agenda:
             self._followed = followed
             await self._check_schedulable(workspace)
 
-    async def _follow(self, declared: Standing, *, seen: bool) -> None:
-        slug, schedule = declared.slug, declared.schedule
-        rule = (schedule, declared.ruling)
+    def _declared(self, workspace: Workspace) -> dict[str, Standing]:
+        services = self.services
+        return standing(
+            workspace,
+            last_good=services.workspace.last_good,
+            marks=self._marks,
+            zones=services.zones,
+        )
+
+    def _is_followed(self, slug: str, declared: Standing | None) -> bool:
+        """Whether there is nothing to do about a slug, as there mostly is not."""
+        if fault_of(self.services, "schedule", slug=slug) is not None:
+            return False
+        if declared is None or not declared.enabled:
+            mark = self._marks.get(slug)
+            return mark is None or not mark.value["enabled"]
+        return self._is_set(declared)
+
+    def _is_set(self, declared: Standing) -> bool:
+        rule, slug = (declared.schedule, declared.ruling), declared.slug
+        return rule in (self._set.get(slug), self._never.get(slug, (None, ""))[0])
+
+    async def _follow(self, slug: str, declared: Standing | None, *, seen: bool) -> None:
+        """Follow what a file declares; None and what is disabled make nothing due."""
         mark = self._marks.get(slug)
-        if not declared.enabled:
-            await self._disable(slug, "disabled", seen=seen)
+        if declared is None or not declared.enabled:
+            if mark is not None and mark.value["enabled"]:
+                # What the file says later counts from then on.
+                by: _Without = "unscheduled" if declared is None else "disabled"
+                await self._replace(mark, by, seen=seen, enabled=False)
             return
-        if rule in (self._set.get(slug), self._never.get(slug, (None, ""))[0]):
+        if self._is_set(declared):
             return
+        schedule = declared.schedule
+        rule = (schedule, declared.ruling)
         self._never.pop(slug, None)
         now = self.services.clock.now()
         if mark is None:
@@ -204,18 +226,10 @@ class Agenda:
         else:
             self._set[slug] = rule
 
-    async def _disable(
-        self, slug: str, by: Literal["disabled", "unscheduled"], *, seen: bool
-    ) -> None:
-        """Remember that the file makes nothing due: what it says later counts from then on."""
-        mark = self._marks.get(slug)
-        if mark is not None and mark.value["enabled"]:
-            await self._replace(mark, by, seen=seen, enabled=False)
-
     async def _replace(
         self,
         mark: Mark,
-        by: Standing | Literal["disabled", "unscheduled"],
+        by: Standing | _Without,
         *,
         seen: bool,
         **changes: Any,
@@ -237,6 +251,8 @@ class Agenda:
                 zones=services.zones,
                 catch_up=services.settings.catch_up,
                 now=services.clock.now(),
+                clock=services.clock,
+                threads=services.threads,
             )
         slug = mark.key.removeprefix(PREFIX)
         return await self._move(slug, None if fire is None else partial(self._add, fire), **changes)

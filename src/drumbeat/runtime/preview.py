@@ -1,14 +1,21 @@
-"""What the schedules of a workspace bring, said beforehand. Writes nothing."""
+"""What the schedules of a workspace bring, said beforehand. Writes nothing.
+
+Theory of operation. What is remembered is read from the store first. All that is worked out of it
+is worked out in a thread, the plan of each schedule included: a workspace may have thousands.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from drumbeat.core.model import Automation, Due, Interval, Workspace
+import attrs
+
+from drumbeat.core.model import Automation, Due, Interval, Mark, Workspace
 from drumbeat.core.planner import Planner
 from drumbeat.core.schedule import next_fire
 from drumbeat.errors import ScheduleError
-from drumbeat.protocols import Store
+from drumbeat.protocols import Clock, Store
+from drumbeat.runtime.clock import holding
 from drumbeat.runtime.schedule_marks import (
     Standing,
     Zones,
@@ -36,6 +43,7 @@ async def preview(
     last_good: Mapping[str, Automation] | None = None,
     slug: str | None = None,
     limit: int = _MOST,
+    clock: Clock,
     threads: Threads,
 ) -> list[Due]:
     """What the files and the marks make due up to `until`, by time, at most `limit`.
@@ -53,19 +61,25 @@ async def preview(
         last_good: the last versions that loaded of files that are broken.
         slug: only this one.
         limit: at most so many.
+        clock: stands still meanwhile, if it is driven.
         threads: where the moments are computed.
     """
-    planner, _ = await _planned(
-        workspace,
-        store=store,
-        zones=zones,
-        now=now,
-        catch_up=catch_up,
-        last_good=last_good,
-        slug=slug,
-    )
-    # A file may say `* * * * *`, and whoever asks may look years ahead.
-    return await threads.run(lambda: planner.upcoming(until=until, now=now, limit=limit))
+    known = await _known(store, slug, now)
+
+    def foresee() -> list[Due]:
+        planner, _ = _planned(
+            workspace,
+            known,
+            zones=zones,
+            now=now,
+            catch_up=catch_up,
+            last_good=last_good,
+            slug=slug,
+        )
+        return planner.upcoming(until=until, now=now, limit=limit)
+
+    with holding(clock, "preview"):
+        return await threads.run(foresee)
 
 
 async def next_moment(
@@ -78,35 +92,63 @@ async def next_moment(
     catch_up: timedelta,
     last_good: Mapping[str, Automation] | None = None,
     slug: str,
+    clock: Clock,
+    threads: Threads,
 ) -> datetime | None:
     """The first moment at or after `since`, and not past, at which `slug` is due; None for none.
 
     An interval has one such moment, its next; whether another follows is decided by its run. Where
     nobody has taken it up yet, it is one that is past.
+
+    Args:
+        workspace: as for `preview`, like all others that it has.
+        store: the state.
+        zones: by kind of file.
+        now: the present instant.
+        since: an aware instant.
+        catch_up: how late a moment may be and still be run.
+        last_good: the last versions that loaded of files that are broken.
+        slug: the automation.
+        clock: stands still meanwhile.
+        threads: where the moments are computed.
     """
-    planner, schedules = await _planned(
-        workspace,
-        store=store,
-        zones=zones,
-        now=now,
-        catch_up=catch_up,
-        last_good=last_good,
-        slug=slug,
-    )
-    due = planner.due_of(slug)
-    if due is None or due >= since:
-        return due
-    declared = schedules[slug]
-    if isinstance(declared.schedule, Interval):
-        return due if due <= now else None
-    try:
-        return next_fire(declared.schedule, after=since - _INSTANT, zone=declared.zone)
-    except ScheduleError:
-        return None  # the last moment that its zone leaves lies before
+    known = await _known(store, slug, now)
+
+    def foresee() -> datetime | None:
+        planner, schedules = _planned(
+            workspace,
+            known,
+            zones=zones,
+            now=now,
+            catch_up=catch_up,
+            last_good=last_good,
+            slug=slug,
+        )
+        due = planner.due_of(slug)
+        if due is None or due >= since:
+            return due
+        declared = schedules[slug]
+        if isinstance(declared.schedule, Interval):
+            return due if due <= now else None
+        try:
+            return next_fire(declared.schedule, after=since - _INSTANT, zone=declared.zone)
+        except ScheduleError:
+            return None  # the last moment that its zone leaves lies before
+
+    with holding(clock, "preview"):
+        return await threads.run(foresee)
 
 
 async def unseen_moment(
-    store: Store, slug: str, at: datetime, *, zones: Zones, within: timedelta, now: datetime
+    store: Store,
+    slug: str,
+    at: datetime,
+    *,
+    zones: Zones,
+    within: timedelta,
+    now: datetime,
+    clock: Clock,
+    threads: Threads,
 ) -> datetime | None:
     """The moment around `at` at which `slug` was due and that nobody has accounted for.
 
@@ -120,44 +162,71 @@ async def unseen_moment(
         zones: by kind of file.
         within: the moment is less than this away from `at`.
         now: the present instant.
+        clock: stands still meanwhile.
+        threads: where the moment is computed.
 
     Raises:
         StoreError: the store could not be read.
     """
-    mark = (await read_marks(store)).get(slug)
+    known = await _known(store, slug, now)
+    mark = known.marks.get(slug)
     if mark is None or at - within > now:
         return None
-    rule = kept_rule(mark, zones)
-    if rule is not None and isinstance(rule[0], Interval):
-        backlog = await store.backlog(slug=slug, now=now)
-        if any(waiting.due <= now for waiting in backlog):
+
+    def look() -> datetime | None:
+        rule = kept_rule(mark, zones)
+        if rule is not None and isinstance(rule[0], Interval) and slug in known.unsettled:
             return None
-    finish = (await read_finishes(store, slug)).get(slug)
-    return owed_near(mark, at, zones=zones, last_finish=finish, within=within, now=now)
+        finish = known.finishes.get(slug)
+        return owed_near(mark, at, zones=zones, last_finish=finish, within=within, now=now)
+
+    with holding(clock, "preview"):
+        return await threads.run(look)
 
 
-async def _planned(
+@attrs.frozen(kw_only=True)
+class _Known:
+    """What the store remembers, by slug; `unsettled` has a fire that is due or going."""
+
+    marks: Mapping[str, Mark]
+    finishes: Mapping[str, datetime]
+    unsettled: frozenset[str]
+
+
+async def _known(store: Store | None, slug: str | None, now: datetime) -> _Known:
+    """What is remembered of `slug`, None for all.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    if store is None:
+        return _Known(marks={}, finishes={}, unsettled=frozenset())
+    backlog = await store.backlog(slug=slug, now=now)
+    return _Known(
+        marks=await read_marks(store, slug or ""),
+        finishes=await read_finishes(store, slug or ""),
+        unsettled=frozenset(waiting.slug for waiting in backlog if waiting.due <= now),
+    )
+
+
+def _planned(
     workspace: Workspace,
+    known: _Known,
     *,
-    store: Store | None,
     zones: Zones,
     now: datetime,
     catch_up: timedelta,
     last_good: Mapping[str, Automation] | None,
     slug: str | None,
 ) -> tuple[Planner, Mapping[str, Standing]]:
-    marks = {} if store is None else await read_marks(store)
-    finishes = {} if store is None else await read_finishes(store)
-    backlog = [] if store is None else await store.backlog(slug=slug, now=now)
-    unsettled = {waiting.slug for waiting in backlog if waiting.due <= now}
     planner = Planner(zone=zones["automation"][0], catch_up=catch_up)
-    schedules = standing(workspace, last_good=last_good or {}, marks=marks, zones=zones)
+    schedules = standing(workspace, last_good=last_good or {}, marks=known.marks, zones=zones)
     for declared in schedules.values():
         name, schedule = declared.slug, declared.schedule
-        waits = isinstance(schedule, Interval) and name in unsettled
+        waits = isinstance(schedule, Interval) and name in known.unsettled
         if not declared.enabled or waits or slug not in (None, name):
             continue
-        mark = marks.get(name)
+        mark = known.marks.get(name)
         if mark is None:
             value = declared.first_mark(now)
         elif mark.value["enabled"] and declared.is_ruled_by(mark):
@@ -170,6 +239,6 @@ async def _planned(
                 schedule,
                 now=now,
                 zone=declared.zone,
-                **accounted(schedule, value, finishes.get(name), zone=declared.zone),
+                **accounted(schedule, value, known.finishes.get(name), zone=declared.zone),
             )
     return planner, schedules

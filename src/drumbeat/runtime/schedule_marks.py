@@ -242,9 +242,9 @@ def kept_rule(mark: Mark, zones: Zones) -> tuple[Schedule, tzinfo] | None:
         return None
 
 
-async def read_marks(store: Store) -> dict[str, Mark]:
-    """The schedules' marks, by slug."""
-    return {mark.key.removeprefix(PREFIX): mark for mark in await store.marks(PREFIX)}
+async def read_marks(store: Store, slug: str = "") -> dict[str, Mark]:
+    """The mark of each schedule whose slug begins with `slug`."""
+    return {mark.key.removeprefix(PREFIX): mark for mark in await store.marks(PREFIX + slug)}
 
 
 async def read_finishes(store: Store, slug: str = "") -> dict[str, datetime]:

@@ -128,7 +128,7 @@ class Services:
 
     def stands(self, slug: str) -> bool:
         """Whether there is a file for `slug`, broken or not."""
-        return self.workspace.workspace.stands(slug)
+        return slug in self.workspace.slugs
 
     def new_run_id(self, now: datetime) -> str:
         """A run id for a run that begins at `now`."""

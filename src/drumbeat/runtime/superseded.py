@@ -1,12 +1,14 @@
 """What a rule made due while no engine ran, when the file says something else by now."""
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Literal
 
 from drumbeat.core.identity import slot_of
 from drumbeat.core.model import Due, Fire, FireVerdict, Interval, Mark
 from drumbeat.core.schedule import format_schedule
-from drumbeat.protocols import Store
+from drumbeat.protocols import Clock, Store
+from drumbeat.runtime.clock import holding
 from drumbeat.runtime.log import log
 from drumbeat.runtime.schedule_marks import (
     PREFIX,
@@ -16,6 +18,7 @@ from drumbeat.runtime.schedule_marks import (
     owed,
     read_finishes,
 )
+from drumbeat.runtime.threads import Threads
 
 __all__ = ["fire_of", "superseded"]
 
@@ -44,6 +47,8 @@ async def superseded(
     zones: Zones,
     catch_up: timedelta,
     now: datetime,
+    clock: Clock,
+    threads: Threads,
 ) -> Fire | None:
     """The verdict on the moments of a rule that no engine saw to before it was replaced.
 
@@ -57,6 +62,8 @@ async def superseded(
         zones: by kind of file.
         catch_up: how late a moment may be and still be run.
         now: the present instant.
+        clock: stands still meanwhile, if it is driven.
+        threads: where the moments are computed; of a year of downtime there may be many.
 
     Returns:
         The fire, settled, to be put in as the mark moves; None when nothing was due.
@@ -64,7 +71,9 @@ async def superseded(
     Raises:
         StoreError: the store could not be read.
     """
-    slug, rule = mark.key.removeprefix(PREFIX), kept_rule(mark, zones)
+    slug = mark.key.removeprefix(PREFIX)
+    with holding(clock, "schedules"):
+        rule = await threads.run(kept_rule, mark, zones)
     if rule is not None and isinstance(rule[0], Interval):
         if isinstance(by, Standing) and isinstance(by.schedule, Interval):
             return None
@@ -72,7 +81,9 @@ async def superseded(
         if any(waiting.due <= now for waiting in backlog):
             return None
     finish = (await read_finishes(store, slug)).get(slug)
-    due = owed(mark, zones=zones, last_finish=finish, catch_up=catch_up, now=now)
+    compute = partial(owed, mark, zones=zones, last_finish=finish, catch_up=catch_up, now=now)
+    with holding(clock, "schedules"):
+        due = await threads.run(compute)
     if due is None:
         return None
     verdict: FireVerdict = "skipped" if by == "disabled" else "missed"

@@ -12,8 +12,7 @@ the error stays, and with it everything as it was last known, since disks get un
 
 import os
 import stat
-from collections.abc import Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping, Set
 from os import PathLike
 from pathlib import Path, PurePath
 
@@ -161,6 +160,7 @@ class WorkspaceCache:
         self._systems = systems
         self._files: Mapping[Path, _File] = {}
         self._workspace = Workspace(path=self._path, automations=(), problems={}, packs=())
+        self._slugs: Set[str] = frozenset()
         self._lock = anyio.Lock()
         self._threads = threads or Threads()
 
@@ -168,6 +168,11 @@ class WorkspaceCache:
     def workspace(self) -> Workspace:
         """The workspace as the last reload that succeeded left it."""
         return self._workspace
+
+    @property
+    def slugs(self) -> Set[str]:
+        """Those for which a file stands in it, broken or not."""
+        return self._slugs
 
     @property
     def last_good(self) -> Mapping[str, Automation]:
@@ -191,16 +196,20 @@ class WorkspaceCache:
             The change since the last reload. What of the workspace cannot be read is its `error`.
         """
         async with self._lock:
+            before, known = self._workspace, self._files
+
+            def look() -> tuple[dict[Path, _File], set[str], WorkspaceChange]:
+                files, faults = _scan(self._path, known, self._systems, removing=removing)
+                after = _workspace(self._path, files)
+                wrong = WorkspaceError(faults) if faults else None
+                return files, standing_slugs(after), _change(before, after, wrong)
+
             try:
-                files, faults = await self._threads.run(
-                    partial(_scan, self._path, self._files, self._systems, removing=removing)
-                )
+                self._files, self._slugs, change = await self._threads.run(look)
             except WorkspaceError as error:
-                return WorkspaceChange(workspace=self._workspace, error=error, blind=True)
-            before, self._files = self._workspace, files
-            self._workspace = _workspace(self._path, files)
-            wrong = WorkspaceError(faults) if faults else None
-            return _change(before, self._workspace, wrong)
+                return WorkspaceChange(workspace=before, error=error, blind=True)
+            self._workspace = change.workspace
+            return change
 
     async def read(self, slug: str) -> Automation:
         """Read the file of `slug` from the disk as it is at this moment, in a thread.
