@@ -12,7 +12,7 @@ the error stays, and with it everything as it was last known, since disks get un
 
 import os
 import stat
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path, PurePath
 
@@ -160,7 +160,7 @@ class WorkspaceCache:
         self._systems = systems
         self._files: Mapping[Path, _File] = {}
         self._workspace = Workspace(path=self._path, automations=(), problems={}, packs=())
-        self._slugs: Set[str] = frozenset()
+        self._slugs: set[str] = set()
         self._lock = anyio.Lock()
         self._threads = threads or Threads()
 
@@ -170,7 +170,7 @@ class WorkspaceCache:
         return self._workspace
 
     @property
-    def slugs(self) -> Set[str]:
+    def slugs(self) -> set[str]:
         """Those for which a file stands in it, broken or not."""
         return self._slugs
 
