@@ -63,6 +63,14 @@ def cmdline(entry: Path) -> bytes:
         return b""
 
 
+def is_out_of_reach(pid: int) -> bool:
+    """Whether it has wiped its environment by now, which it does at some time after its start."""
+    try:
+        return MARK.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
 def bearing(value: bytes) -> list[int]:
     """The processes that have it among their arguments."""
     entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
@@ -101,12 +109,13 @@ def test_what_a_killed_host_had_started_is_gone(
     host = subprocess.Popen([sys.executable, "-c", HOST, str(tmp_path), backend])
     try:
         assert wait_until(lambda: listed.exists() and "ready" in listed.read_text())
+        pids = dict(line.split() for line in listed.read_text().splitlines() if " " in line)
+        spared += map(int, pids.values())
+        escaped = int(pids.pop("escaped"))
+        assert wait_until(lambda: is_out_of_reach(escaped))
     finally:
         host.kill()
         host.wait()
-    pids = dict(line.split() for line in listed.read_text().splitlines() if " " in line)
-    spared += map(int, pids.values())
-    escaped = int(pids.pop("escaped"))
     assert pids.keys() == {"leader", "child", "moved", "wiped", "orphan"}
     assert wait_until(lambda: not any(alive(int(pid)) for pid in pids.values()))
     assert alive(escaped)
@@ -184,6 +193,25 @@ def test_what_ignores_term_is_killed(spared: list[int]) -> None:
     child.stdout.close()
 
 
+def test_a_session_that_nobody_named_is_that_of_what_bears_the_mark(spared: list[int]) -> None:
+    """As after a kill between the start of a child and the word of which one it is."""
+    child = subprocess.Popen(
+        ["sh", "-c", "env -i sleep 600 & echo $!; wait"],
+        env={"PATH": os.defpath, MARK: "of-this-session"},
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    spared.append(child.pid)
+    assert child.stdout is not None
+    wiped = int(child.stdout.readline())
+    spared.append(wiped)
+    assert wait_until(lambda: is_out_of_reach(wiped))
+    assert end(f"{MARK}=of-this-session".encode(), None, grace=0.1)
+    child.wait(PATIENCE)
+    child.stdout.close()
+    assert not alive(wiped)
+
+
 def test_what_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     child = subprocess.Popen(["sleep", "600"], env={"PATH": os.defpath, MARK: "of-this-one"})
     mark = f"{MARK}=of-this-one".encode()
@@ -191,11 +219,11 @@ def test_what_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as powerless:
             powerless.setattr(os, "kill", lambda process, number: None)
             assert not end(mark, None, grace=0.1, patience=0.3)
-        assert list(marked(mark, None)) == [child.pid]
+        assert marked(mark, set()) == [child.pid]
     finally:
         child.kill()
         child.wait()
-    assert list(marked(mark, None)) == []
+    assert marked(mark, set()) == []
 
 
 def test_the_program_takes_its_host_from_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep  # noqa: TID251  no engine is there whose clock it could take
 
@@ -47,45 +46,59 @@ def wait_for_end(source: int, host: int, look: float = LOOK) -> bytes:
             return said
 
 
-def marked(mark: bytes, session: int | None) -> Iterator[int]:
-    """Yield each process that bears the mark or belongs to the session.
+def marked(mark: bytes, sessions: set[int]) -> list[int]:
+    """The processes that bear the mark or belong to one of the sessions.
 
     Args:
         mark: `NAME=value`, as it stands in the environment of what is guarded.
-        session: the id of the guarded session; None if it is not known.
+        sessions: those of what is guarded, as far as they are known. Those whose leader bears the
+            mark are added: nobody may have said which one it is, as a host that is killed in the
+            instant in which its child begins does not come to that.
     """
-    for entry in _PROC.iterdir():
-        if entry.name.isdigit() and _belongs(entry, mark, session):
-            yield int(entry.name)
+    seen = [found for entry in _PROC.iterdir() if entry.name.isdigit() if (found := _seen(entry))]
+    bearing = {process for process, _, environ in seen if mark in environ.split(b"\0")}
+    # A session with another leader may be that of whoever started the host.
+    sessions |= {session for process, session, _ in seen if process == session in bearing}
+    return [process for process, session, _ in seen if process in bearing or session in sessions]
 
 
-def _belongs(entry: Path, mark: bytes, session: int | None) -> bool:
+def _seen(entry: Path) -> tuple[int, int, bytes] | None:
+    """The id, the session and the environment of a process that runs."""
     try:
         # The name in brackets may hold anything, brackets and spaces too.
         state, _parent, _group, sid = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:4]
-        if state in (b"Z", b"X"):
-            return False
-        if session is not None and int(sid) == session:
-            return True
-        return mark in (entry / "environ").read_bytes().split(b"\0")
     except OSError:
-        return False  # it is gone, or somebody else's
+        return None  # it is gone
+    if state in (b"Z", b"X"):
+        return None
+    try:
+        environ = (entry / "environ").read_bytes()
+    except OSError:
+        environ = b""  # it is gone, or somebody else's
+    return int(entry.name), int(sid), environ
 
 
 def end(
     mark: bytes, session: int | None, *, grace: float = GRACE, patience: float = PATIENCE
 ) -> bool:
-    """End what bears the mark or belongs to the session: TERM, after `grace` KILL.
+    """End what bears the mark or shares a session with it: TERM, after `grace` KILL.
+
+    Args:
+        mark: `NAME=value`, as it stands in the environment of what is guarded.
+        session: the session of what is guarded, if that is known.
+        grace: seconds between TERM and KILL.
+        patience: seconds after which it gives up.
 
     Returns:
         Whether nothing of it is left; False after `patience` seconds.
     """
     begun = monotonic()
+    sessions = set() if session is None else {session}
     clean = 0
     while clean < 2:  # what forks while it is looked for is found by the second look
         kill = monotonic() - begun >= grace
         found = False
-        for process in marked(mark, session):
+        for process in marked(mark, sessions):
             found = True
             try:
                 os.kill(process, signal.SIGKILL if kill else signal.SIGTERM)
