@@ -1,4 +1,4 @@
-"""A host whose disk is full for a while, or that has no descriptor left.
+"""A host whose disk is full for a while, from the beginning on or later, or without descriptors.
 
 Usage: full_disk.py FOLDER. FOLDER is a small file system of its own. Prints a JSON object: by what
 was done to the host, what came of it.
@@ -6,9 +6,11 @@ was done to the host, what came of it.
 
 import json
 import resource
+import shutil
+import sqlite3
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,10 @@ import anyio
 import attrs
 
 from drumbeat import DeliveryIntent, Engine, Reply, Settings, StoreError, Turn
+from drumbeat.runtime.store_schema import SCHEMA_VERSION, prepare
 
+STORED = Path(__file__).with_name("stored")
+BLOCK = 4096
 TEXT = "said " * 600
 _FILE = """---
 automation:
@@ -38,13 +43,17 @@ class Disk:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def begin(self) -> None:
+    def begin(self, *, blocks: int = 0) -> None:
+        """Leave `blocks` of 4 KiB."""
+        kept = self._folder / "kept"
+        kept.write_bytes(bytes(blocks * BLOCK))
         number = 0
-        for size in (1 << 16, 1 << 12, 1):
+        for size in (1 << 16, BLOCK, 1):
             with suppress(OSError):
                 while True:
                     (self._folder / f"fill-{number}").write_bytes(bytes(size))
                     number += 1
+        kept.unlink()
 
     def end(self) -> None:
         for path in self._folder.glob("fill-*"):
@@ -137,9 +146,83 @@ async def live(folder: Path, trouble: Any, at: str) -> dict[str, Any]:
     return told
 
 
+async def enter(folder: Path, disk: Disk, blocks: int) -> list[Any]:
+    """Enter an engine on a folder that is not there while the disk is full, and when it is not."""
+    (folder / "workspace" / "automations").mkdir(parents=True)
+
+    def engine() -> Engine:
+        host = Host("", disk.begin)
+        return Engine(folder / "workspace", agent=host, timezone="UTC", env={})
+
+    disk.begin(blocks=blocks)
+    try:
+        async with engine():
+            told: list[Any] = []
+    except StoreError as error:
+        told = [error.problem.code, error.problem.remedy, str(error.problem.path)]
+    disk.end()
+    data = folder / "workspace" / ".drumbeat"
+    async with engine() as whole:
+        told.append((await whole.health()).ok)
+    told.append((data / ".gitignore").read_text())
+    shutil.rmtree(folder)
+    return told
+
+
+def lay(path: Path, schema: int | None) -> None:
+    """Make the folder of a store, and a store of an earlier schema in it, or none."""
+    path.parent.mkdir()
+    if schema is not None:
+        with closing(sqlite3.connect(path)) as db:
+            db.executescript((STORED / f"schema-{schema}.sql").read_text(encoding="utf-8"))
+            db.execute("PRAGMA journal_mode = WAL")
+
+
+def written(path: Path) -> list[Any]:
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute("PRAGMA integrity_check").fetchall()
+        for table in ("fires", "runs"):
+            found += db.execute(f"SELECT * FROM {table}").fetchall()
+        return found
+
+
+def make(folder: Path, disk: Disk, schema: int | None) -> dict[str, Any]:
+    """Make a store, or upgrade one, with more and more room, until there is enough."""
+    told: dict[str, Any] = {"codes": [], "left": [], "changed": []}
+    path = folder / "state" / "drumbeat.db"
+    busy = timedelta(seconds=5)
+    for blocks in range(0, 200, 4):
+        lay(path, schema)
+        before = written(path) if schema else None
+        disk.begin(blocks=blocks)
+        try:
+            prepare(path, busy=busy)
+        except StoreError as error:
+            told["codes"].append(error.problem.code)
+            told["left"] += [file.name for file in path.parent.glob("*.draft*")]
+        else:
+            disk.end()
+            told["enough"] = blocks
+            break
+        finally:
+            disk.end()
+        prepare(path, busy=busy)
+        told["changed"] += [blocks] if before and written(path) != before else []
+        if schema:
+            backup = path.with_name(f"{path.name}.v{schema}.backup")
+            told["changed"] += [blocks] if written(backup) != before else []
+        shutil.rmtree(path.parent)
+    shutil.rmtree(path.parent)
+    return told
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
-    found = {}
+    found: dict[str, Any] = {}
+    disk = Disk(folder)
+    found["entered"] = [anyio.run(enter, folder / "first", disk, blocks) for blocks in (0, 2, 4)]
+    found["made"] = make(folder, disk, None)
+    found["upgraded"] = make(folder, disk, SCHEMA_VERSION - 1)
     for at in ("turn One.", "turn Two.", "deliver"):
         name = at.replace(" ", "-")
         found[f"disk at {at}"] = anyio.run(live, folder / name, Disk(folder), at)

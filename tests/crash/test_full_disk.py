@@ -44,6 +44,31 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     return found
 
 
+def test_a_full_disk_where_an_engine_is_to_begin_is_named_and_leaves_nothing_by_half(
+    seen: dict[str, Any],
+) -> None:
+    """Where the folder is made, where it is locked, and where the store is made."""
+    codes = {code for code, *_ in seen["entered"]}
+    assert codes == {"data-dir-unwritable", "store-full"}
+    for _, remedy, path, well, ignored in seen["entered"]:
+        assert "free space" in remedy
+        assert ".drumbeat" in path
+        assert well
+        assert ignored == "*\n"
+
+
+@pytest.mark.parametrize("what", ["made", "upgraded"])
+def test_a_store_for_which_there_is_too_little_room_is_made_later(
+    seen: dict[str, Any], what: str
+) -> None:
+    """However little is missing: also where there is room for its log and none for the file."""
+    told = seen[what]
+    assert set(told["codes"]) == {"store-full"}
+    assert told["enough"] > 40
+    assert told["left"] == []
+    assert told["changed"] == []
+
+
 @pytest.mark.parametrize("at", ["turn One.", "turn Two.", "deliver"])
 def test_a_disk_that_is_full_for_a_while_loses_nothing(
     seen: dict[str, dict[str, Any]], at: str

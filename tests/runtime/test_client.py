@@ -151,6 +151,17 @@ async def test_what_others_may_use_is_closed_to_them(host: Any) -> None:
     assert [line for line in logs if line["event"] == "data_dir_tightened"] == []
 
 
+async def test_what_a_full_disk_left_of_the_ignore_file_is_completed(host: Any) -> None:
+    """Else git would take the data folder with everything in it."""
+    host.write()
+    host.data.mkdir(mode=0o700)
+    (host.data / ".gitignore").touch(mode=0o600)
+    for kept in ("*\n", "*\n!memory\n"):
+        async with host.engine():
+            assert (host.data / ".gitignore").read_text() == kept
+        (host.data / ".gitignore").write_text("*\n!memory\n")
+
+
 async def test_a_folder_that_stays_open_to_others_is_refused(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

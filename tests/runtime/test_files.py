@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path, PurePath
 from stat import S_ISREG
@@ -5,7 +6,7 @@ from threading import Timer
 
 import pytest
 
-from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside
+from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside, remedy_for
 
 
 def fault(folder: Path, name: str) -> FileFault:
@@ -119,3 +120,21 @@ def test_what_the_system_refuses_is_unreadable(
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(os, "open", refuse)  # the superuser may read everything
     assert "Permission denied" in str(fault(tmp_path, "file"))
+
+
+@pytest.mark.parametrize(
+    "number, said",
+    [
+        (errno.ENOSPC, "df -i"),
+        (errno.EDQUOT, "quota"),
+        (errno.EROFS, "for writing"),
+        (errno.EFBIG, "ulimit -f"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.ENFILE, "fs.file-max"),
+        (errno.ENAMETOOLONG, "shorter"),
+        (errno.EACCES, "let it be written"),
+    ],
+)
+def test_a_disk_or_a_limit_has_a_remedy_of_its_own(number: int, said: str) -> None:
+    assert said in remedy_for(OSError(number, "no"), "let it be written")
+    assert remedy_for(OSError("no number"), "let it be written") == "let it be written"

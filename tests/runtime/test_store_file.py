@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -338,6 +339,53 @@ def test_what_sqlite_says_has_a_code_of_ours(code: int, expected: str) -> None:
     problem = store_error(error, Path("state/drumbeat.db")).problem
     assert problem.code == expected
     assert "drumbeat.db" in problem.message
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_CANTOPEN])
+@pytest.mark.parametrize(
+    "said, expected",
+    [
+        ({"f_bavail": 15}, "store-full"),
+        ({"f_favail": 0}, "store-full"),
+        ({"f_files": 0, "f_favail": 0}, "store-failed"),  # as where inodes are not counted
+        ({}, "store-failed"),
+    ],
+)
+def test_what_sqlite_keeps_to_itself_is_asked_of_the_disk(
+    monkeypatch: pytest.MonkeyPatch, code: int, said: dict[str, int], expected: str
+) -> None:
+    """It calls a file that could not grow, or not be made, a failure of the disk."""
+    room = {"f_bavail": 100, "f_frsize": 4096, "f_files": 9, "f_favail": 5}
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(**{**room, **said}))
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    problem = store_error(error, Path("state/drumbeat.db")).problem
+    assert problem.code == expected
+    assert ("inodes" if expected == "store-full" else "ulimit") in problem.remedy
+
+
+@pytest.mark.anyio
+async def test_a_path_that_is_too_long_for_sqlite_is_said_to_be_that(tmp_path: Path) -> None:
+    folder = tmp_path / ("d" * 250) / ("e" * 250)
+    error = await refusal(folder / "drumbeat.db")
+    assert error.problem.code == "store-failed"
+    assert "shorter path" in error.problem.remedy
+    assert list(folder.iterdir()) == []
+
+
+def test_a_log_that_cannot_be_written_back_makes_no_store(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as reader,
+        closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as writer,
+    ):
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("CREATE TABLE t (x)")
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM t").fetchall()
+        writer.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(sqlite3.OperationalError, match="written back"):
+            store_schema._write_back(writer)
 
 
 @pytest.mark.slow

@@ -1,12 +1,28 @@
-"""Files as such: reading one that must stand inside a folder; telling them apart; syncing."""
+"""Files as such: reading one inside a folder; telling them apart; syncing; what may be wrong."""
 
+import errno
 import os
 import stat
 from pathlib import Path, PurePath
-from typing import BinaryIO, Literal, TypeAlias
+from typing import BinaryIO, Final, Literal, TypeAlias
 
 MAX_FILE = 1024 * 1024
 """Bytes of the largest file that a workspace may ask to be read (spec, section 3)."""
+
+ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What the system says where nothing more can be written for want of room."""
+
+_FREE: Final = "free space on that disk; one with space may be out of inodes (df -i) or of quota"
+_REMEDIES: Final = {
+    errno.ENOSPC: _FREE,
+    errno.EDQUOT: _FREE,
+    errno.EROFS: "mount that file system for writing; the system makes one read-only when its disk "
+    "has errors",
+    errno.EFBIG: "let the engine's process write larger files (ulimit -f)",
+    errno.EMFILE: "let the engine's process have more files open (ulimit -n)",
+    errno.ENFILE: "let the system have more files open (fs.file-max)",
+    errno.ENAMETOOLONG: "choose a folder with a shorter path",
+}
 
 FaultKind: TypeAlias = Literal["missing", "outside", "not-a-file", "unreadable"]
 
@@ -89,6 +105,11 @@ def identity(path: Path) -> tuple[int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
+
+
+def remedy_for(error: OSError, otherwise: str) -> str:
+    """How to mend what the system says of a disk or a limit; else what is said `otherwise`."""
+    return _REMEDIES.get(error.errno or 0, otherwise)
 
 
 def sync_folder(folder: Path) -> None:

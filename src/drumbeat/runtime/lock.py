@@ -14,7 +14,7 @@ import anyio
 from drumbeat.errors import EngineBusy, Problem, StoreError
 from drumbeat.protocols import Clock
 from drumbeat.runtime.clock import holding, nap
-from drumbeat.runtime.files import identity
+from drumbeat.runtime.files import identity, remedy_for
 from drumbeat.runtime.store_threads import run_through
 from drumbeat.runtime.threads import Threads
 
@@ -79,7 +79,10 @@ class EngineLock:
                 Problem(
                     code="data-dir-unwritable",
                     message=f"{self._path} cannot be locked: {error.strerror or error}",
-                    remedy="make the data folder writable for the user that runs the engine",
+                    remedy=remedy_for(
+                        error, "make the data folder writable for the user that runs the engine"
+                    ),
+                    path=self._path,
                 )
             ) from error
 

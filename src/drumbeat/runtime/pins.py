@@ -42,7 +42,7 @@ from drumbeat.core.model import Pin, Rotation
 from drumbeat.errors import DrumbeatError, Problem, StoreError
 from drumbeat.protocols import Clock, Pins
 from drumbeat.runtime.clock import SystemClock, holding
-from drumbeat.runtime.files import sync_folder
+from drumbeat.runtime.files import remedy_for, sync_folder
 from drumbeat.runtime.rotation_log import RotationLog
 from drumbeat.runtime.threads import Threads
 
@@ -312,7 +312,7 @@ def _translated(folder: Path) -> Iterator[None]:
             Problem(
                 code="pins-inaccessible",
                 message=f"the pins cannot be read or written: {error.strerror or error}",
-                remedy="make room on the disk, and let the engine's user own the data folder",
+                remedy=remedy_for(error, "let the engine's user own the data folder"),
                 path=Path(os.fsdecode(error.filename)) if error.filename else folder / _PINS,
             )
         ) from error

@@ -17,7 +17,7 @@ import attrs
 
 from drumbeat.core.slug import SLUG, SLUG_RULE
 from drumbeat.errors import DrumbeatError, Problem
-from drumbeat.runtime.files import MAX_FILE, FileFault, open_regular, read_inside
+from drumbeat.runtime.files import MAX_FILE, FileFault, open_regular, read_inside, remedy_for
 from drumbeat.runtime.threads import Threads
 
 SKILLS = "skills"
@@ -203,7 +203,7 @@ def _lay(ours: Mapping[str, Path], folder: Path) -> Laid:
                 Problem(
                     code="work-folder-unwritable",
                     message=f"skills could not be laid into {folder}: {error.strerror or error}",
-                    remedy="make room in the data folder, and let the engine write there",
+                    remedy=remedy_for(error, "let the engine write into the data folder"),
                 )
             ) from error
     paths = {**theirs, **{name: place / name for name in laid}}

@@ -1,5 +1,6 @@
 """The data folder and the store in it, made and opened no earlier than needed."""
 
+import os
 import stat
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -10,6 +11,7 @@ import anyio
 
 from drumbeat.errors import Problem, StoreError
 from drumbeat.protocols import Clock, Store
+from drumbeat.runtime.files import remedy_for
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.log import log
 from drumbeat.runtime.store import SqliteStore
@@ -86,7 +88,8 @@ class State:
                 Problem(
                     code="data-dir-unwritable",
                     message=f"{self._data_dir} cannot be made: {error.strerror or error}",
-                    remedy="name a data folder that the engine's user may write",
+                    remedy=remedy_for(error, "name a data folder that the engine's user may write"),
+                    path=self._data_dir,
                 )
             ) from error
 
@@ -175,9 +178,13 @@ class State:
 def _make(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     ignore = path / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
-        ignore.chmod(0o600)
+    # An empty one is what a kill or a full disk leaves of it.
+    if not ignore.exists() or not ignore.stat().st_size:
+        handle = os.open(ignore, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, b"*\n")
+        finally:
+            os.close(handle)
 
 
 def open_to_others(data_dir: Path) -> Iterator[Path]:

@@ -189,13 +189,17 @@ class SqliteStore(Store):
                 raise store_gone(self._path)
             return reader
 
+        def begin_or_say() -> sqlite3.Connection:
+            try:
+                return begin()
+            except sqlite3.Error as error:
+                raise store_error(error, self._path) from error
+
         try:
-            reader = await run_through(begin, limiter)
-        except BaseException as error:
+            reader = await run_through(begin_or_say, limiter)
+        except BaseException:
             for reader in readers:
                 await run_through(reader.close, limiter)
-            if isinstance(error, sqlite3.Error):
-                raise store_error(error, self._path) from error
             raise
         commits = Commits(
             self._path,
@@ -279,13 +283,13 @@ class SqliteStore(Store):
 
             def ask() -> T:
                 opened.files.check()
-                return _answer(opened.reader, question)
-
-            async with opened.reading:
                 try:
-                    return await run_through(ask, opened.limiter)
+                    return _answer(opened.reader, question)
                 except sqlite3.Error as error:
                     raise store_error(error, self._path) from error
+
+            async with opened.reading:
+                return await run_through(ask, opened.limiter)
 
     # ---- fires and claims
 

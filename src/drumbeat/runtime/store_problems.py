@@ -1,11 +1,12 @@
 """What SQLite and the disk complain of, in the words of the store."""
 
-import errno
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
 
 from drumbeat.errors import Problem, StoreError
+from drumbeat.runtime.files import ROOM, remedy_for
 
 __all__ = [
     "store_away",
@@ -19,16 +20,31 @@ __all__ = [
 
 _LOCKED: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_UNSAID: Final = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+"""Where SQLite does not say what the system told it."""
+_LITTLE: Final = 64 * 1024
+"""With fewer bytes than this the disk is full for SQLite, which takes 32 KiB at a time."""
+_LONGEST: Final = 512
+"""Bytes of the longest path that SQLite opens, at most."""
+_CHECK: Final = (
+    "check that the file and its folder exist, may be read and written by the user that runs the "
+    "engine, and lie on a local disk that is mounted for writing; and that its process has reached "
+    "no quota and no limit on files (ulimit -a)"
+)
 _PRIMARY: Final = 0xFF
 """SQLite keeps the primary code in the lowest byte of an extended one."""
 
 
 def store_error(error: sqlite3.Error | OSError, path: Path) -> StoreError:
-    """Translate what went wrong with the file `path`: locked, full, damaged, or else failed."""
+    """Translate what went wrong with the file `path`: locked, full, damaged, or else failed.
+
+    It may look at the disk: to be called in a worker thread.
+    """
     said = str(error)
     if isinstance(error, OSError):
-        return _full(path) if error.errno in _FULL else _failed(path, said)
+        if error.errno in ROOM:
+            return _full(path)
+        return _failed(path, said, remedy=remedy_for(error, _CHECK))
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
     if code in _LOCKED:
         return StoreError(
@@ -39,11 +55,27 @@ def store_error(error: sqlite3.Error | OSError, path: Path) -> StoreError:
                 path=path,
             )
         )
-    if code == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL or (code in _UNSAID and _is_full(path.parent)):
         return _full(path)
     if code in _DAMAGED:
         return store_damaged(path, said)
-    return _failed(path, said)
+    if code == sqlite3.SQLITE_CANTOPEN and len(os.fsencode(path.absolute())) > _LONGEST - 40:
+        return _failed(
+            path,
+            f"{said}; SQLite opens no path of more than about {_LONGEST} bytes, names of drafts "
+            "and logs included",
+            remedy="choose a data folder with a shorter path",
+        )
+    return _failed(path, said, remedy=_CHECK)
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether the disk has no room, or no inode, for any more."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LITTLE or (found.f_files > 0 and found.f_favail == 0)
 
 
 def store_damaged(path: Path, said: str) -> StoreError:
@@ -132,19 +164,19 @@ def _full(path: Path) -> StoreError:
         Problem(
             code="store-full",
             message=f"there is no room left on the disk for {path.name}",
-            remedy="free space on that disk; nothing was half-written, and it is tried again",
+            remedy="free space on that disk (one with space may be out of inodes, see df -i, or of "
+            "quota); nothing was half-written, and an engine that runs tries again",
             path=path,
         )
     )
 
 
-def _failed(path: Path, said: str) -> StoreError:
+def _failed(path: Path, said: str, *, remedy: str) -> StoreError:
     return StoreError(
         Problem(
             code="store-failed",
             message=f"{path.name} could not be used: {said}",
-            remedy="check that the file and its folder exist, may be read and written by the user "
-            "that runs the engine, and lie on a local disk",
+            remedy=remedy,
             path=path,
         )
     )

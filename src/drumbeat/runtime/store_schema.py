@@ -21,6 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from drumbeat.errors import StoreError
 from drumbeat.runtime.files import sync_folder
 from drumbeat.runtime.store_problems import (
     store_damaged,
@@ -241,7 +242,7 @@ def _clear_drafts(path: Path) -> None:
 def _make(path: Path, *, busy: timedelta, steps: Sequence[Step]) -> None:
     try:
         _make_once(path, busy=busy, steps=steps)
-    except (sqlite3.Error, OSError):
+    except StoreError:
         # Whoever was faster, and holds the folder, clears drafts away.
         if not path.exists():
             raise
@@ -258,6 +259,7 @@ def _make_once(path: Path, *, busy: timedelta, steps: Sequence[Step]) -> None:
                 msg = f"the file system allows no write-ahead log, only {mode}"
                 raise sqlite3.OperationalError(msg)
             _step(db, 0, steps)
+            _write_back(db)
         try:
             # Unlike a rename it never replaces the file of somebody who was faster.
             os.link(draft, path)
@@ -266,8 +268,27 @@ def _make_once(path: Path, *, busy: timedelta, steps: Sequence[Step]) -> None:
         except OSError:
             # Not every file system has hard links.
             draft.rename(path)
+    except (sqlite3.Error, OSError) as error:
+        # Looked at before the draft goes, which gives back the room that there was not.
+        raise store_error(error, path) from error
     finally:
-        draft.unlink(missing_ok=True)
+        _remove(draft)
+
+
+def _write_back(db: sqlite3.Connection) -> None:
+    """Put all of the log into the file, which alone is to get its right name.
+
+    Closing does so too, and says nothing when there is no room for it.
+    """
+    busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        msg = "its log cannot be written back"
+        raise sqlite3.OperationalError(msg)
+
+
+def _remove(draft: Path) -> None:
+    for end in ("", "-wal", "-shm", "-journal"):
+        draft.with_name(draft.name + end).unlink(missing_ok=True)
 
 
 def _step(db: sqlite3.Connection, version: int, steps: Sequence[Step]) -> None:
@@ -329,5 +350,9 @@ def _back_up(path: Path, version: int, *, busy: timedelta) -> None:
         with draft.open("rb") as written:
             os.fsync(written.fileno())
         draft.replace(kept)
+        # The upgrade must not outlive its backup.
+        sync_folder(path.parent)
+    except (sqlite3.Error, OSError) as error:
+        raise store_error(error, path) from error
     finally:
-        draft.unlink(missing_ok=True)
+        _remove(draft)

@@ -18,6 +18,7 @@ from drumbeat.core.model import Automation, InboxTrigger, Kind, RunRecord, Webho
 from drumbeat.errors import AgentError, DrumbeatError, Problem
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.clone import Clone, clone_repository
+from drumbeat.runtime.files import remedy_for
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.skills import lay_skills, skills_at_hand
@@ -175,7 +176,8 @@ async def _payload(services: Services, record: RunRecord) -> Path | None:
             Problem(
                 code="payload-unwritable",
                 message=f"{name} could not be written: {error.strerror or error}",
-                remedy="make room in the data folder; the payload itself is kept in the store",
+                remedy=remedy_for(error, "let the engine write into the data folder")
+                + "; the payload itself is kept in the store",
             )
         ) from error
 
@@ -229,6 +231,6 @@ def _unwritable(folder: Path, error: OSError) -> DrumbeatError:
         Problem(
             code="work-folder-unwritable",
             message=f"{folder} could not be made ready: {error.strerror or error}",
-            remedy="make room in the data folder, and let the engine write there",
+            remedy=remedy_for(error, "let the engine write into the data folder"),
         )
     )
