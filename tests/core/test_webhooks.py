@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import drumbeat
 from drumbeat.core import webhooks
+from drumbeat.core.json_parts import MOST_PARTS
 from drumbeat.core.model import (
     Accepted,
     Automation,
@@ -295,6 +296,30 @@ def test_a_filter_needs_json(body: bytes) -> None:
     answer = check(BEARER, body, filter="a!=b")
     assert isinstance(answer, Refused)
     assert (answer.code, answer.status) == ("webhook-not-json", 400)
+
+
+def test_a_body_of_too_many_lists_and_objects_is_not_read() -> None:
+    """One that nothing filters is passed on as it is, whatever it is made of."""
+    most = b"[%s]" % b",".join([b"{}"] * (MOST_PARTS - 1))
+    assert isinstance(check(BEARER, most, filter="a!=b"), Accepted)
+    over = most.replace(b"[{}", b"[[],{}", 1)
+    answer = check(BEARER, over, filter="a!=b")
+    assert isinstance(answer, Refused)
+    assert (answer.code, answer.status) == ("webhook-too-many-parts", 400)
+    assert str(MOST_PARTS) in answer.reason
+    answer = check(BEARER, over)
+    assert isinstance(answer, Accepted)
+    assert answer.payload == over
+
+
+def test_an_event_of_slack_that_is_too_large_to_be_read_is_known_by_its_signature() -> None:
+    body = b'{"type":"event_callback","event_id":"Ev1","event":[%s]}' % b",".join(
+        [b"[]"] * MOST_PARTS
+    )
+    answer = check(slack(body), body, auth="slack")
+    assert isinstance(answer, Accepted)
+    assert answer.slot is not None
+    assert answer.slot.startswith("v0=")
 
 
 # ---- Slack's greeting

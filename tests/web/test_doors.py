@@ -3,11 +3,13 @@
 import json
 from base64 import b64encode
 from datetime import timedelta
+from threading import get_ident
 from typing import Any
 
 import pytest
 
 from drumbeat import Client
+from drumbeat.web import ask
 from drumbeat.web.doors import json_object
 
 pytestmark = pytest.mark.anyio
@@ -311,7 +313,9 @@ async def test_health_is_for_looking_at(host: Any) -> None:
         (b'{"a": 1}', {"a": 1}),
         (b"{}", {}),
         (b"{", "is no JSON: "),
-        (b"[" * 100_000, "is no JSON: "),
+        (b"[" * 100_000, "has more than 100 lists and objects: "),
+        ('{"a": 1}'.encode("utf-16"), "is no JSON: "),
+        (b"\xef\xbb\xbf{}", {}),
         (b"\xff", "is no JSON: "),
         (b"[1]", "is no JSON object: "),
         (b'{"a": 1, "secret": 2}', "has keys other than `a` and `b`: "),
@@ -324,3 +328,27 @@ def test_a_body_is_an_object_of_known_keys_or_the_sender_is_shown_one(
     read = json_object(body, keys=("a", "b"), example={"a": "x"})
     told = f'the body {said}send an object such as {{"a": "x"}}'
     assert read == (said if isinstance(said, dict) else told)
+
+
+@pytest.mark.parametrize("form", [False, True], ids=["json", "form"])
+@pytest.mark.parametrize("length", [10, 100_000])
+async def test_a_long_question_is_read_in_a_thread(
+    host: Any, monkeypatch: pytest.MonkeyPatch, length: int, form: bool
+) -> None:
+    """So that nobody else on the loop waits for it."""
+    name = "_read_form" if form else "_read_json"
+    read, threads = getattr(ask, name), list[int]()
+
+    def noted(body: bytes) -> Any:
+        threads.append(get_ident())
+        return read(body)
+
+    monkeypatch.setattr(ask, name, noted)
+    question = "a" * length
+    kind = "application/x-www-form-urlencoded" if form else "application/json"
+    body = f"question={question}" if form else json.dumps({"question": question})
+    headers = BEARER | {"Content-Type": kind}
+    async with host.engine() as engine:
+        got = await host.call(engine, "POST", "/ask", body=body.encode(), headers=headers)
+    assert got.status == 200
+    assert [thread == get_ident() for thread in threads] == [length == 10]

@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from threading import get_ident
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ import pytest
 
 from drumbeat import Engine, Turn
 from drumbeat.testing import ScriptedAgent
+from drumbeat.web import follow_ups
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +68,7 @@ async def test_a_turn_asks_for_a_later_run(host: Any, slug: dict[str, Any]) -> N
     [
         (b"", "body-invalid", "no JSON"),
         (b"{", "body-invalid", "no JSON"),
-        (b"[" * 60_000, "body-invalid", "no JSON"),
+        (b"[" * 60_000, "body-invalid", "more than 100 lists and objects"),
         (b'{"prompt": "\xff"}', "body-invalid", "no JSON"),
         (b"[]", "body-invalid", "no JSON object"),
         (b'{"prompt": "a", "after_seconds": 1, "after": 1}', "body-invalid", "keys other than"),
@@ -122,6 +124,28 @@ async def test_a_run_that_asks_on_and_on_costs_no_row_each_time(host: Any) -> No
     async with host.client() as client:
         counted = (await host.events(client, "follow_up_refused"))[2:]
     assert [(each.run_id, each.data["count"]) for each in counted] == [(run.run_id, 99)]
+
+
+@pytest.mark.parametrize("length", [10, 65_000])
+async def test_a_long_body_is_read_in_a_thread(
+    host: Any, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    """So that nobody else on the loop waits for it."""
+    read, threads = follow_ups._read, list[int]()
+
+    def noted(body: bytes) -> Any:
+        threads.append(get_ident())
+        return read(body)
+
+    monkeypatch.setattr(follow_ups, "_read", noted)
+    body = json.dumps({"prompt": "é" * length, "after_seconds": 1}).encode()
+
+    async def ask(engine: Engine, token: str) -> Any:
+        return await host.call(engine, "POST", "/followups", body=body, headers=bearer(token))
+
+    got, *_ = await during(host, ask)
+    assert got.status == 202
+    assert [thread == get_ident() for thread in threads] == [length == 10]
 
 
 async def test_a_body_that_is_too_large_is_not_read(host: Any) -> None:

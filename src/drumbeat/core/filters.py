@@ -8,10 +8,11 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 import attrs
 
+from drumbeat.core.json_parts import MOST_PARTS, has_more_parts
 from drumbeat.core.messages import quoted, shown
 from drumbeat.errors import InvalidValue, Problem
 
-__all__ = ["Comparison", "Filter", "parse_filter", "read_payload"]
+__all__ = ["Comparison", "Filter", "TooManyParts", "parse_filter", "read_payload"]
 
 Operator: TypeAlias = Literal["==", "!=", "~="]
 
@@ -27,6 +28,10 @@ _QUOTES = ('"', "'")
 
 _KNOWN_NUMBERS = 10_000
 """So many numbers of one body are known again."""
+
+
+class TooManyParts(ValueError):  # noqa: N818  a signal between rooms, never shown to a host
+    """A body has more lists and objects than are read."""
 
 
 class _Number(str):
@@ -107,8 +112,11 @@ def read_payload(body: bytes) -> Any:
     each object takes many times the room of its digits.
 
     Raises:
+        TooManyParts: it has more than `MOST_PARTS` lists and objects. A `ValueError` as well.
         ValueError: it is no JSON in UTF-8 (RFC 8259), or is nested too deeply to be read.
     """
+    if has_more_parts(body, MOST_PARTS):
+        raise TooManyParts
     known: dict[str, _Number] = {}
 
     def number(text: str) -> _Number:

@@ -6,7 +6,8 @@ from hashlib import sha256
 from typing import Any
 
 from drumbeat.core.callers import is_foreign
-from drumbeat.core.filters import parse_filter, read_payload
+from drumbeat.core.filters import TooManyParts, parse_filter, read_payload
+from drumbeat.core.json_parts import MOST_PARTS
 from drumbeat.core.messages import quoted
 from drumbeat.core.model import Accepted, Automation, Ignored, Refused, WebhookTrigger
 from drumbeat.core.redaction import one_line
@@ -52,10 +53,10 @@ def check_webhook(
 
     Returns:
         `Accepted`; or `Ignored`, status 200, for an event that is filtered out or greets; or
-        `Refused` with status 400 (`webhook-not-json`), 401 (see `check_signature`), 403
-        (`webhook-foreign`), 405
-        (`webhook-method`) or 503 (`webhook-secret-missing`, `webhook-secret-unusable`: the sender
-        tries again, and by then the secret may be there). No reason holds a secret or a header.
+        `Refused` with status 400 (`webhook-not-json`, `webhook-too-many-parts`), 401 (see
+        `check_signature`), 403 (`webhook-foreign`), 405 (`webhook-method`) or 503
+        (`webhook-secret-missing`, `webhook-secret-unusable`: the sender tries again, and by then
+        the secret may be there). No reason holds a secret or a header.
 
     Raises:
         InvalidValue: the trigger was made by hand and would have refused its file.
@@ -72,9 +73,9 @@ def check_webhook(
         return checked
     given = _given_id(checked.delivery_id, found)
     payload: Any = None
-    readable = True
+    unread: Refused | None = None
     if expression is not None or _may_matter(auth, body, given):
-        payload, readable = _payload(body)
+        payload, unread = _payload(body)
     if auth.scheme == "slack" and _kind(payload) == "url_verification":
         challenge = payload.get("challenge")
         return Ignored(
@@ -82,13 +83,8 @@ def check_webhook(
             body=challenge.encode("utf-8", "replace") if isinstance(challenge, str) else b"",
         )
     if expression is not None:
-        if not readable:
-            return Refused(
-                code="webhook-not-json",
-                reason="this route filters by what the event says, and the body is no JSON; "
-                "let the sender use application/json",
-                status=400,
-            )
+        if unread is not None:
+            return unread
         if not expression.matches(payload):
             return Ignored(
                 reason=f"the filter {quoted(str(trigger.filter))} leaves this event out",
@@ -192,11 +188,24 @@ def _other(automation: Automation, sharing: list[Automation]) -> Automation:
 # ---- what the body says
 
 
-def _payload(body: bytes) -> tuple[Any, bool]:
+def _payload(body: bytes) -> tuple[Any, Refused | None]:
+    """What a body says; or why it is not known, for a filter alone: jobs read what they get."""
     try:
-        return read_payload(body), True
+        return read_payload(body), None
+    except TooManyParts:
+        return None, Refused(
+            code="webhook-too-many-parts",
+            reason="this route filters by what the event says, and the body has more than "
+            f"{MOST_PARTS} lists and objects",
+            status=400,
+        )
     except ValueError:
-        return None, False  # which matters to a filter alone: other jobs read what they get
+        return None, Refused(
+            code="webhook-not-json",
+            reason="this route filters by what the event says, and the body is no JSON; "
+            "let the sender use application/json",
+            status=400,
+        )
 
 
 def _kind(payload: Any) -> Any:

@@ -13,12 +13,14 @@ from drumbeat.client import Client
 from drumbeat.core.model import Reply
 from drumbeat.engine import Engine
 from drumbeat.errors import AgentError, DrumbeatError, EngineBusy, NotFound, Problem
+from drumbeat.runtime.threads import Threads
 from drumbeat.web.ask_page import page
 from drumbeat.web.doors import (
     Handler,
     admitted,
     answer,
     json_object,
+    read_apart,
     retry_after,
     shown,
     small_body,
@@ -63,6 +65,7 @@ def answer_question(client: Client, *, body_timeout: timedelta) -> Handler:
         client: whose door it is.
         body_timeout: how long a body may take to come.
     """
+    threads = Threads()
 
     async def handle(request: Request) -> Response:
         refusal = admitted(client, request, "/ask")
@@ -75,7 +78,8 @@ def answer_question(client: Client, *, body_timeout: timedelta) -> Handler:
         if kind not in (_FORM, _JSON):
             reason = f'send {_JSON}, such as {{"question": "What ran?"}}, or a form'
             return answer(415, code="body-invalid", reason=reason)
-        asked = _read_form(body) if kind == _FORM else _read_json(body)
+        read = _read_form if kind == _FORM else _read_json
+        asked = await read_apart(body, read, threads=threads)
         if isinstance(asked, str):
             return answer(400, code="body-invalid", reason=asked)
         form = page if kind == _FORM else None

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import attrs
@@ -19,7 +19,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from drumbeat.client import Client
+from drumbeat.core.json_parts import has_more_parts
 from drumbeat.errors import DrumbeatError, NotFound
+from drumbeat.runtime.threads import Threads
 
 __all__ = [
     "Door",
@@ -29,12 +31,15 @@ __all__ = [
     "duration",
     "failure",
     "json_object",
+    "read_apart",
     "read_body",
     "retry_after",
     "shown",
     "small_body",
     "unavailable",
 ]
+
+T = TypeVar("T")
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -47,6 +52,10 @@ _ELSEWHERE = {
 }
 """What a process never does, however often it is asked, and who does it."""
 _LENGTH = re.compile("[0-9]{1,30}")
+_MOST_PARTS = 100
+"""So many lists and objects the body of a request may have: no door asks for more than one."""
+_QUICK = 65_536
+"""Bytes: a longer body is read in a thread, so that nobody else waits for it."""
 _CHALLENGE = 'Basic realm="drumbeat", charset="UTF-8"'
 
 
@@ -207,6 +216,11 @@ async def _read(request: Request, most: int) -> bytes | None:
     return b"".join(parts)
 
 
+async def read_apart(body: bytes, read: Callable[[bytes], T], *, threads: Threads) -> T:
+    """What `read` makes of a body, in a thread for one that takes longer than a moment."""
+    return read(body) if len(body) <= _QUICK else await threads.run(read, body)
+
+
 def json_object(
     body: bytes, *, keys: Sequence[str], example: Mapping[str, Any]
 ) -> dict[str, Any] | str:
@@ -218,8 +232,10 @@ def json_object(
         example: an object that it takes, for who sent something else.
     """
     send = f"send an object such as {json.dumps(example)}"
+    if has_more_parts(body, _MOST_PARTS):
+        return f"the body has more than {_MOST_PARTS} lists and objects: {send}"
     try:
-        value: Any = json.loads(body)
+        value: Any = json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return f"the body is no JSON: {send}"
     if not isinstance(value, dict):

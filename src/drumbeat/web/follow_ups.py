@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from drumbeat.client import Client
 from drumbeat.errors import FollowUpRefused, NotFound, Problem
-from drumbeat.web.doors import Handler, answer, duration, json_object, shown, small_body
+from drumbeat.runtime.threads import Threads
+from drumbeat.web.doors import Handler, answer, duration, json_object, read_apart, shown, small_body
 
 __all__ = ["schedule_follow_up"]
 
@@ -37,6 +38,7 @@ def schedule_follow_up(client: Client, *, body_timeout: timedelta) -> Handler:
         client: whose door it is.
         body_timeout: how long a body may take to come.
     """
+    threads = Threads()
 
     async def handle(request: Request) -> Response:
         token = _token(request)
@@ -50,7 +52,7 @@ def schedule_follow_up(client: Client, *, body_timeout: timedelta) -> Handler:
         body = await small_body(request, most=_MOST, within=body_timeout)
         if isinstance(body, Response):
             return body
-        asked = _read(body)
+        asked = await read_apart(body, _read, threads=threads)
         if isinstance(asked, str):
             return answer(400, code="body-invalid", reason=asked)
         try:
