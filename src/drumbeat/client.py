@@ -5,10 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 from uuid import uuid4
-
-import attrs
 
 from drumbeat.core.asked import check_aware, check_due, check_fire
 from drumbeat.core.callers import check_caller
@@ -16,7 +14,6 @@ from drumbeat.core.git_access import known_secrets
 from drumbeat.core.model import (
     Answer,
     Automation,
-    Cause,
     DeliveryIntent,
     Due,
     Env,
@@ -44,6 +41,7 @@ from drumbeat.runtime.log import log, traced
 from drumbeat.runtime.onlooker import Onlooker
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.preview import preview
+from drumbeat.runtime.pulled import acknowledge, pull
 from drumbeat.runtime.receipts import kept_receipt
 from drumbeat.runtime.refusals import Refusals
 from drumbeat.runtime.route_book import RouteBook
@@ -54,8 +52,6 @@ from drumbeat.runtime.undisturbed import undisturbed
 from drumbeat.runtime.webhook_door import WebhookDoor
 from drumbeat.runtime.workspace import Survey, standing_slugs, survey
 
-_WITH_PAYLOAD: Final = frozenset[Cause]({"webhook", "inbox", "manual"})
-"""What comes from outside, or by hand, may bring one."""
 _NEIGHBOURS = 1000
 """So many fires around a moment are looked at to say what became of it."""
 _LEASE = timedelta(minutes=5)
@@ -495,31 +491,7 @@ class Client(Entered):
         if receipt is not None and kept is None:
             msg = "receipt must be a Receipt whose id and url are text or None"
             raise TypeError(msg)
-        store = await self._readable()
-        runs: list[RunRecord] = []
-        if store is not None:
-            runs = await store.runs(target=intent_id, limit=None, payloads=False)
-        for run in runs:
-            intent = run.intent
-            if store is None or intent is None or intent.id != intent_id:
-                continue
-            event = Event(
-                id=0,
-                at=self._clock.now(),
-                kind="delivered",
-                slug=run.slug,
-                run_id=run.run_id,
-                data={"intent": intent_id, "attempt": intent.attempt, "acknowledged": True},
-            )
-            await store.settle_intent(intent, "delivered", receipt=kept, events=(event,))
-            return
-        raise NotFound(
-            Problem(
-                code="intent-unknown",
-                message=f"no intent {intent_id!r}",
-                remedy="take the id from intents()",
-            )
-        )
+        await acknowledge(await self._readable(), intent_id, kept, clock=self._clock)
 
     # ---- reading
 
@@ -577,16 +549,8 @@ class Client(Entered):
         store = await self._readable()
         if store is None:
             return []
-        runs = await store.runs(sent=sent, limit=None, payloads=False)
-        intents = [run.intent for run in reversed(runs) if run.intent is not None][:limit]
-        shown, found = self._redactor().fire, []
-        for intent in intents:
-            fire = intent.fire
-            if payloads and fire.cause in _WITH_PAYLOAD:
-                # A fire that was purged meanwhile is as the intent has it.
-                (fire,) = await store.fires(id=fire.id, limit=1) or (fire,)
-            found.append(attrs.evolve(intent, fire=shown(fire)))
-        return found
+        redactor = self._redactor()
+        return await pull(store, sent, limit=limit, payloads=payloads, redactor=redactor)
 
     async def sessions(self) -> dict[str, Pin]:
         """Which conversation each automation resumes.

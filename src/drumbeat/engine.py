@@ -24,12 +24,10 @@ from drumbeat.core.model import (
     Env,
     Fire,
     Health,
-    InboxState,
     Receipt,
     Reply,
     RunRecord,
     Status,
-    WebhookState,
     Workspace,
 )
 from drumbeat.core.routes import BrokenRoute, Route
@@ -43,8 +41,6 @@ from drumbeat.errors import (
     StoreError,
 )
 from drumbeat.protocols import Agent, Clock, Deliverer, MailSource, Pins, Store
-from drumbeat.runtime import requests
-from drumbeat.runtime.answers import said
 from drumbeat.runtime.asking import answer_question
 from drumbeat.runtime.awaited import Awaited, draining
 from drumbeat.runtime.brought import check_brought, follow_ups_url
@@ -53,12 +49,11 @@ from drumbeat.runtime.contained import contained, fault_of
 from drumbeat.runtime.drafting import Drafting
 from drumbeat.runtime.entered import Folder
 from drumbeat.runtime.follow_ups import ask_with_token, bearer_of
-from drumbeat.runtime.inbox_states import inbox_states
+from drumbeat.runtime.insider import status_of
 from drumbeat.runtime.life import Life
 from drumbeat.runtime.rules import Rules
 from drumbeat.runtime.standby import outcome
 from drumbeat.runtime.tenure import Tenure
-from drumbeat.runtime.webhook_states import webhook_states
 from drumbeat.runtime.within import is_within, turn_around
 from drumbeat.runtime.workspace import Survey
 
@@ -720,43 +715,7 @@ class Engine(Client):
                 known = await self._status(None)
                 told.append(error.problem)
             return attrs.evolve(known, state=self._running, faults=(*told, *known.faults))
-        services = life.services
-        waiting: list[Fire] = []
-        paused: dict[str, str] = {}
-        inboxes: tuple[InboxState, ...] = ()
-        webhooks: tuple[WebhookState, ...] = ()
-        try:
-            waiting = await services.store.fires(open=True, limit=None, payloads=False)
-            paused = await requests.paused(services.store)
-            inboxes = await inbox_states(
-                services.store, services.known_workspace, systems=services.mail
-            )
-            webhooks = await webhook_states(services.store, services.known_workspace)
-        except StoreError as error:
-            services.trouble(error)
-        faults = list(services.faults.values())
-        if self._fault is not None:
-            faults.append(
-                Problem(
-                    code="engine-failed",
-                    message=services.redactor.text(f"the engine stopped: {said(self._fault)}"),
-                    remedy="look at what wait() raises, and enter another engine",
-                )
-            )
-        going = life.dispatcher.going
-        return Status(
-            state=self._running,
-            path=services.search_path,
-            workspace=services.known_workspace,
-            paused=paused,
-            running=tuple(run.standing for run in going.values()),
-            stuck=tuple(sorted(services.stuck)),
-            waiting=tuple(fire for fire in waiting if fire.run_id not in going),
-            faults=tuple(faults),
-            zones={kind: (name, source) for kind, (_, name, source) in services.zones.items()},
-            inboxes=inboxes,
-            webhooks=webhooks,
-        )
+        return await status_of(life, state=self._running, fault=self._fault)
 
 
 def _not_run(fire: Fire) -> NotRun:
