@@ -22,11 +22,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from drumbeat.core.model import Claim, DeliveryIntent, Event, Fire, Receipt, RunRecord, Usage
+from drumbeat.core.model import Claim, DeliveryIntent, Event, Fire, Receipt
 from drumbeat.core.redaction import Redactor
 from drumbeat.core.settings import Settings
 from drumbeat.errors import FollowUpRefused
 from drumbeat.runtime.clock import SystemClock
+from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.refusals import Refusals
 from drumbeat.runtime.run_tokens import RunTokens
@@ -55,23 +56,9 @@ class HandClock(SystemClock):
 
 def record(claim: Claim, *, state: Any = "running", intent: DeliveryIntent | None = None) -> Any:
     assert claim.fire is not None
-    return RunRecord(
-        run_id=claim.run_id,
-        slug=claim.slug,
-        fire=claim.fire,
-        state=state,
-        started_at=NOW,
-        finished_at=None if state == "running" else NOW,
-        config_hash="",
-        session_id=None,
-        rotation=None,
-        turns=(),
-        usage=Usage(),
-        failure=None,
-        intent=intent,
-        delivery=None,
-        receipt=None,
-    )
+    finished = None if state == "running" else NOW
+    run = unfinished(claim, claim.fire, at=NOW)
+    return attrs.evolve(run, state=state, finished_at=finished, intent=intent)
 
 
 def intent_of(claim: Claim, verdict: Any) -> DeliveryIntent:

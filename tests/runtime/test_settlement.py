@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from drumbeat import Claim, Problem, RunRecord, StoreError
-from drumbeat.core.model import DeliveryIntent, Usage
+from drumbeat.core.model import DeliveryIntent
+from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.settlement import Settlement
 from drumbeat.runtime.store import SqliteStore
 
@@ -33,25 +34,8 @@ async def left_behind(host: Any, **fire: Any) -> tuple[SqliteStore, Claim]:
 
 def record(claim: Claim, state: Any = "running") -> RunRecord:
     assert claim.fire is not None
-    finished = None if state == "running" else START
-    run = RunRecord(
-        run_id=claim.run_id,
-        slug=claim.slug,
-        fire=claim.fire,
-        state=state,
-        started_at=START,
-        finished_at=finished,
-        config_hash="",
-        session_id=None,
-        rotation=None,
-        turns=(),
-        usage=Usage(),
-        failure=None,
-        intent=None,
-        delivery=None,
-        receipt=None,
-    )
-    if finished is None:
+    run = unfinished(claim, claim.fire, at=START)
+    if state == "running":
         return run
     intent = DeliveryIntent(
         id=f"intent-{claim.run_id}",
@@ -67,7 +51,7 @@ def record(claim: Claim, state: Any = "running") -> RunRecord:
         reason="never",
         text="",
     )
-    return attrs.evolve(run, intent=intent)
+    return attrs.evolve(run, state=state, finished_at=START, intent=intent)
 
 
 @pytest.mark.parametrize("recorded", [True, False])

@@ -19,10 +19,10 @@ from drumbeat.core.model import (
     Mark,
     Purged,
     RunRecord,
-    Usage,
 )
 from drumbeat.errors import EventsExpired, NotFound, StoreError
 from drumbeat.runtime.clock import SystemClock
+from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import check_store
 
@@ -49,23 +49,7 @@ def fire(slot: str, slug: str = "a", **rest: Any) -> Fire:
 
 def going(claim: Claim) -> RunRecord:
     assert claim.fire is not None
-    return RunRecord(
-        run_id=claim.run_id,
-        slug=claim.slug,
-        fire=claim.fire,
-        state="running",
-        started_at=NOW,
-        finished_at=None,
-        config_hash="",
-        session_id=None,
-        rotation=None,
-        turns=(),
-        usage=Usage(),
-        failure=None,
-        intent=None,
-        delivery=None,
-        receipt=None,
-    )
+    return unfinished(claim, claim.fire, at=NOW)
 
 
 async def opened(path: Path, clock: HandClock | None = None, **rest: Any) -> SqliteStore:

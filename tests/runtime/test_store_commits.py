@@ -13,9 +13,10 @@ import anyio
 import attrs
 import pytest
 
-from drumbeat.core.model import Claim, DeliveryIntent, Event, Fire, Mark, RunRecord, Usage
+from drumbeat.core.model import Claim, DeliveryIntent, Event, Fire, Mark, RunRecord
 from drumbeat.errors import ClaimLost, StoreError
 from drumbeat.runtime.clock import Driven, SystemClock
+from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.runtime.store_commits import Commits
 from drumbeat.runtime.store_ledger import Ledger
@@ -59,23 +60,8 @@ def finished(claim: Claim) -> RunRecord:
         reason="always",
         text="text",
     )
-    return RunRecord(
-        run_id=claim.run_id,
-        slug=claim.slug,
-        fire=claim.fire,
-        state="succeeded",
-        started_at=NOW,
-        finished_at=NOW,
-        config_hash="",
-        session_id=None,
-        rotation=None,
-        turns=(),
-        usage=Usage(),
-        failure=None,
-        intent=intent,
-        delivery=None,
-        receipt=None,
-    )
+    run = unfinished(claim, claim.fire, at=NOW)
+    return attrs.evolve(run, state="succeeded", finished_at=NOW, intent=intent)
 
 
 async def opened(path: Path, **rest: Any) -> SqliteStore:

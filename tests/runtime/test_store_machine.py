@@ -20,9 +20,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from drumbeat.core.model import Claim, DeliveryIntent, Fire, RunRecord, Usage, Verdict
+from drumbeat.core.model import Claim, DeliveryIntent, Fire, Verdict
 from drumbeat.errors import ClaimLost
 from drumbeat.runtime.clock import SystemClock
+from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.store import SqliteStore
 
 NOW = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
@@ -171,22 +172,8 @@ class StoreMachine(RuleBasedStateMachine):
             reason="why",
             text="text",
         )
-        run = RunRecord(
-            run_id=claim.run_id,
-            slug=claim.slug,
-            fire=fire,
-            state="succeeded",
-            started_at=NOW,
-            finished_at=NOW,
-            config_hash="",
-            session_id=None,
-            rotation=None,
-            turns=(),
-            usage=Usage(),
-            failure=None,
-            intent=intent,
-            delivery=None,
-            receipt=None,
+        run = attrs.evolve(
+            unfinished(claim, fire, at=NOW), state="succeeded", finished_at=NOW, intent=intent
         )
         again_at = self.clock.at + timedelta(minutes=1) if again else None
         self.call(self.store.finish, claim, run, again_at=again_at)

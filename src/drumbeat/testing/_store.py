@@ -27,6 +27,7 @@ from drumbeat.core.model import (
 )
 from drumbeat.errors import ClaimLost, DrumbeatError, EventsExpired, NotFound, Problem
 from drumbeat.protocols import Store
+from drumbeat.runtime.conclusion import unfinished
 
 __all__ = ["check_store"]
 
@@ -755,23 +756,7 @@ def _event(kind: str, slug: str | None) -> Event:
 
 
 def _going(claim: Claim) -> RunRecord:
-    return RunRecord(
-        run_id=claim.run_id,
-        slug=claim.slug,
-        fire=_of(claim),
-        state="running",
-        started_at=_NOW,
-        finished_at=None,
-        config_hash="hash",
-        session_id=None,
-        rotation=None,
-        turns=(),
-        usage=Usage(),
-        failure=None,
-        intent=None,
-        delivery=None,
-        receipt=None,
-    )
+    return attrs.evolve(unfinished(claim, _of(claim), at=_NOW), config_hash="hash")
 
 
 def _run(claim: Claim, *, state: RunState = "succeeded", verdict: Verdict = "deliver") -> RunRecord:
