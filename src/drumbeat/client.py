@@ -1,22 +1,17 @@
 """All that needs no agent: reading what happened, and putting requests in as rows."""
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
-from functools import cached_property
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
 from drumbeat.core.asked import check_aware, check_due, check_fire
 from drumbeat.core.callers import check_caller
-from drumbeat.core.git_access import known_secrets
 from drumbeat.core.model import (
     Answer,
-    Automation,
     DeliveryIntent,
     Due,
-    Env,
     Event,
     Fire,
     Health,
@@ -28,28 +23,21 @@ from drumbeat.core.model import (
     Status,
     Workspace,
 )
-from drumbeat.core.redaction import Redactor
-from drumbeat.core.routes import BrokenRoute, Route
-from drumbeat.errors import DrumbeatError, NotFound, Problem, StoreError, WorkspaceError
+from drumbeat.errors import NotFound, Problem, StoreError, WorkspaceError
 from drumbeat.protocols import Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.account import Account
-from drumbeat.runtime.entered import Entered
+from drumbeat.runtime.doorstep import Doorstep
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.follow_ups import token_elsewhere
-from drumbeat.runtime.log import log, traced
 from drumbeat.runtime.onlooker import Onlooker
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.preview import preview
 from drumbeat.runtime.pulled import acknowledge, pull
 from drumbeat.runtime.receipts import kept_receipt
-from drumbeat.runtime.refusals import Refusals
-from drumbeat.runtime.route_book import RouteBook
 from drumbeat.runtime.rules import Rules, read_rules
 from drumbeat.runtime.schedule_marks import PREFIX as SCHEDULE_MARKS
-from drumbeat.runtime.search_path import door_secrets
 from drumbeat.runtime.undisturbed import undisturbed
-from drumbeat.runtime.webhook_door import WebhookDoor
 from drumbeat.runtime.workspace import Survey, standing_slugs, survey
 
 _NEIGHBOURS = 1000
@@ -57,7 +45,7 @@ _NEIGHBOURS = 1000
 _LEASE = timedelta(minutes=5)
 
 
-class Client(Entered):
+class Client(Doorstep):
     """Reads beside an engine, and asks it for things.
 
     An async context manager, entered once. It needs no agent and holds no lock, so any number of
@@ -173,10 +161,6 @@ class Client(Entered):
             payload=payload,
         )
 
-    async def _put(self, fire: Fire) -> Fire:
-        (stored,) = await (await self._writable()).add_fires((fire,))
-        return stored
-
     async def _require(self, slug: str) -> None:
         seen = await self._survey()
         if seen.stands(slug):
@@ -241,63 +225,6 @@ class Client(Entered):
         await self._write_due()
         return answer
 
-    async def _write_due(self) -> None:
-        """Write what was counted a minute ago; an engine does so by itself."""
-        if self._refusals.due:
-            await self._write_refusals()
-
-    @cached_property
-    def _refusals(self) -> Refusals:
-        return Refusals(clock=self._clock)
-
-    @cached_property
-    def _book(self) -> RouteBook:
-        return RouteBook(self.workspace_dir, clock=self._clock, threads=self._threads)
-
-    @cached_property
-    def _door(self) -> WebhookDoor:
-        return WebhookDoor(
-            clock=self._clock,
-            refusals=self._refusals,
-            threads=self._threads,
-            secrets=self._door_secrets,
-            find=self._find_route,
-            broken=self._is_broken,
-            obstacle=self._obstacle,
-            paused=self._paused,
-            put=self._put,
-            failed=self._put_failed,
-        )
-
-    async def _find_route(self, name: str) -> Route | BrokenRoute | None:
-        return await self._book.find(name)
-
-    async def _is_broken(self, automation: Automation) -> bool:
-        return await self._book.is_broken(automation)
-
-    def _obstacle(self) -> Problem | None:
-        """What keeps fires from being put in, as far as it is known without trying."""
-        return None
-
-    def _put_failed(self, error: DrumbeatError) -> None:
-        log.warning("webhook_not_kept", code=error.problem.code, message=error.problem.message)
-
-    async def _write_refusals(self) -> None:
-        """Write what was turned away; a mistake over it costs no request."""
-        try:
-            await self._commit_refusals()
-        except Exception as error:  # noqa: BLE001  said, and tried again with a later request
-            trace = traced(error, self._redactor())
-            log.error("part_failed", part="counts of the doors", slug=None, trace=trace)
-
-    async def _commit_refusals(self) -> None:
-        try:
-            store = await self._state.writable()
-        except StoreError as error:
-            log.warning("refusals_not_kept", code=error.problem.code)
-            return
-        await self._refusals.write(store, self._redactor())
-
     def admit(
         self, headers: Mapping[str, str], *, method: str | None = None, door: str = ""
     ) -> Refused | None:
@@ -324,12 +251,6 @@ class Client(Entered):
         if refused is not None:
             self._refusals.note("caller_refused", None, door=door, code=refused.code)
         return refused
-
-    def _door_secrets(self) -> Env:
-        return door_secrets(self._environment()) if self._secrets is None else self._secrets
-
-    def _environment(self) -> Env:
-        return os.environ
 
     async def check_run_token(self, token: str) -> None:
         """Check that `token` belongs to a run that is going here.
@@ -466,16 +387,6 @@ class Client(Entered):
         """A reason as it may stand in the records."""
         self._check_inside()
         return self._redactor().text(requests.check_reason(reason))
-
-    def _redact(self, text: str) -> str:
-        return self._redactor().text(text)
-
-    def _redactor(self) -> Redactor:
-        return Redactor(known_secrets(self._environment(), self._door_secrets()))
-
-    async def _paused(self) -> dict[str, str]:
-        store = await self._readable()
-        return {} if store is None else await requests.paused(store)
 
     async def acknowledge(self, intent_id: str, receipt: Receipt | None = None) -> None:
         """Say that a pulled intent was delivered.
