@@ -1,13 +1,16 @@
-"""What every test shares: the two backends, and an end to waiting."""
+"""What every test shares: the two backends, an end to waiting, an unconfigured log."""
 
 import inspect
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import wraps
 from typing import Any
 
 import anyio
 import pytest
+import structlog
+
+from drumbeat.runtime.workspace import WorkspaceCache, WorkspaceChange
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As when a shell put the tests into the background: every host they start would ignore Ctrl-C.
@@ -21,6 +24,27 @@ _PATIENCE = 280
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Run each async test on both backends."""
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def unconfigured_log() -> Iterator[None]:
+    """What a command or a host does to the log, for the whole process, ends with its test."""
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[WorkspaceCache]:
+    """Grows with each look at the files of a workspace."""
+    seen: list[WorkspaceCache] = []
+    reload = WorkspaceCache.reload
+
+    async def counted(cache: WorkspaceCache, **given: Any) -> WorkspaceChange:
+        seen.append(cache)
+        return await reload(cache, **given)
+
+    monkeypatch.setattr(WorkspaceCache, "reload", counted)
+    return seen
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,7 +16,6 @@ pytest.importorskip("rich")
 
 import anyio
 import click
-import structlog
 from click.testing import CliRunner, Result
 
 from drumbeat import (
@@ -76,7 +75,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("COLUMNS", "100")
     yield tmp_path
     sys.modules.pop("cli_test_host", None)
-    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ pytest.importorskip("click")
 pytest.importorskip("rich")
 
 import anyio
-import structlog
 from click.testing import CliRunner, Result
 
 from drumbeat import Client, Engine, Fire, Turn
@@ -58,7 +57,6 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     (tmp_path / "automations" / "greeting.md").write_text(GREETING, encoding="utf-8")
     yield tmp_path
     sys.modules.pop("cli_asking_host", None)
-    structlog.reset_defaults()
 
 
 def call(*args: object) -> Result:

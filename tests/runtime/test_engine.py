@@ -951,13 +951,10 @@ async def test_a_run_that_goes_on_when_a_driven_engine_is_left_is_reported(host:
         raise structlog.DropEvent
 
     structlog.configure(processors=[hear])
-    try:
-        with anyio.fail_after(20):
-            async with host.engine(agent=ScriptedAgent(default=hang)) as engine:
-                await engine.fire("check")
-                await begun.wait()
-    finally:
-        structlog.reset_defaults()
+    with anyio.fail_after(20):
+        async with host.engine(agent=ScriptedAgent(default=hang)) as engine:
+            await engine.fire("check")
+            await begun.wait()
     assert reported.is_set()
 
 

@@ -2,7 +2,6 @@
 
 import io
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,12 +29,11 @@ class Switched:
 
 
 @pytest.fixture
-def stream() -> Iterator[Switched]:
+def stream() -> Switched:
     """The stream that structlog prints to."""
     switched = Switched()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(switched))  # type: ignore[arg-type]
-    yield switched
-    structlog.reset_defaults()
+    return switched
 
 
 def full() -> TextIO:
