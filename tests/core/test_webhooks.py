@@ -226,11 +226,12 @@ def test_a_trigger_that_no_file_could_hold_is_an_error(trigger: dict[str, Any]) 
         check(BEARER, **trigger)
 
 
+AT = str(int(NOW.timestamp()))
 SIGNED = {
     "github": {"X-Hub-Signature-256": f"sha256={'0' * 64}"},
     "hmac:X-Sig": {"X-Sig": "0" * 64},
-    "slack": {"X-Slack-Request-Timestamp": "1", "X-Slack-Signature": f"v0={'0' * 64}"},
-    "svix": {"svix-id": "m", "svix-timestamp": "1", "svix-signature": "v1,x"},
+    "slack": {"X-Slack-Request-Timestamp": AT, "X-Slack-Signature": f"v0={'0' * 64}"},
+    "svix": {"svix-id": "m", "svix-timestamp": AT, "svix-signature": f"v2,x v1,{'A' * 43}="},
 }
 
 
@@ -269,8 +270,20 @@ def test_of_a_signature_the_body_decides(auth: str) -> None:
     name = list(signed)[-1]
     twice = Repeating(*signed.items(), (name, signed[name]))
     assert head(twice, auth=auth) == "webhook-header-repeated"
-    if auth != "svix":
-        assert head({**signed, name: "short"}, auth=auth) == "webhook-signature"
+    assert head({**signed, name: "v1,short v2,x"}, auth=auth) == "webhook-signature"
+
+
+@pytest.mark.parametrize(
+    ("auth", "time"), [("slack", "X-Slack-Request-Timestamp"), ("svix", "svix-timestamp")]
+)
+@pytest.mark.parametrize("off", [-301, 301])
+def test_a_time_outside_the_window_is_not_waited_for(auth: str, time: str, off: int) -> None:
+    """Whether it is signed does not matter then, and the answer is the same once the body is."""
+    headers = {**SIGNED[auth], time: str(int(AT) + off)}
+    assert head(headers, auth=auth) == "webhook-too-old"
+    refused = check(headers, auth=auth)
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.status) == ("webhook-too-old", 401)
 
 
 def test_the_rest_of_the_head_is_checked_too() -> None:

@@ -42,6 +42,7 @@ WINDOW = timedelta(minutes=5)
 
 _AUTH = re.compile(AUTH)
 _HEX_DIGEST = re.compile("[0-9a-fA-F]{64}")
+_SVIX_DIGEST = re.compile("v1,[A-Za-z0-9+/]{43}=")
 _SECONDS = re.compile(r"\d{1,12}", re.ASCII)
 
 
@@ -173,8 +174,8 @@ def _checked(
 def check_proof(auth: Auth, *, headers: Headers, secret: str, now: datetime) -> Refused | None:
     """As `check_signature`, as far as the headers alone decide, before the body is there.
 
-    A secret that is sent along is checked wholly; of a signature, that it stands there once and has
-    the right form.
+    A secret that is sent along is checked wholly; of a signature, that it stands there once, has
+    the right form, and was made in time.
 
     Returns:
         What `check_signature` refuses whatever the body is, None when that depends on the body.
@@ -340,12 +341,13 @@ def _slack(request: _Request) -> Signed | Refused:
     given = _hex(value, signature, prefix="v0=")
     if isinstance(given, Refused):
         return given
-    if request.body is None:
-        return Signed()
+    late = request.on_time(seconds, time)
+    if late is not None or request.body is None:
+        return late or Signed()
     if not _same(given, request.hmac(b"v0:", _bytes(seconds), b":", request.body)):
         return _wrong(signature)
     # As it was worked out: what came may be spelt in several ways.
-    return request.on_time(seconds, time) or Signed(delivery_id=f"v0={given.hex()}")
+    return Signed(delivery_id=f"v0={given.hex()}")
 
 
 def _svix(request: _Request) -> Signed | Refused:
@@ -368,20 +370,20 @@ def _svix(request: _Request) -> Signed | Refused:
             f"{request.auth.secret_name} is no `whsec_` and base64",
             503,
         )
+    # Several stand there while a secret is being replaced; all are looked at.
+    given = [_bytes(each) for each in signatures.split() if _SVIX_DIGEST.fullmatch(each)]
+    if not given:
+        return _wrong(f"{family}-signature", "holds no `v1,` and 32 bytes in base64")
+    late = request.on_time(seconds, f"{family}-timestamp")
     body = request.body
-    if body is None:
-        return Signed()
+    if late is not None or body is None:
+        return late or Signed()
     expected = [
         base64.b64encode(request.hmac(spelling, b".", _bytes(seconds), b".", body, key=key))
         for spelling in _spellings(delivery)
     ]
-    # Several signatures stand there while a secret is being replaced; all are looked at.
-    same = [
-        _same(_bytes(given), b"v1," + digest) for given in signatures.split() for digest in expected
-    ]
-    if not any(same):
-        return _wrong(f"{family}-signature")
-    return request.on_time(seconds, f"{family}-timestamp") or Signed(delivery_id=delivery)
+    same = [_same(each, b"v1," + digest) for each in given for digest in expected]
+    return Signed(delivery_id=delivery) if any(same) else _wrong(f"{family}-signature")
 
 
 def _svix_key(secret: str) -> bytes:
