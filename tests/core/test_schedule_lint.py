@@ -56,6 +56,22 @@ def test_both_day_fields_with_nth_weekdays_are_said_to_be_joined_by_and() -> Non
 
 
 @pytest.mark.parametrize(
+    ("year", "left"), [(2005, "Sun 2005-03-13, Sun 2006-03-12"), (2006, "Sun 2006-03-12")]
+)
+def test_fewer_than_three_dates_are_said_where_no_others_are_left(year: int, left: str) -> None:
+    """From 2007 on, the clocks of New York skip this hour on that very Sunday."""
+    now, zone = datetime(year, 1, 1, tzinfo=UTC), ZoneInfo("America/New_York")
+    (finding, *_) = findings("*/10 2 8-14 3 0#2", now=now, zone=zone)
+    assert finding.code == "schedule-day-or-weekday"
+    assert finding.message.endswith(f"; all that is left: {left}")
+
+
+def test_dates_beyond_the_last_year_that_is_asked_about_are_told_too() -> None:
+    (finding,) = findings("0 0 29 2 1#5", now=datetime(8990, 1, 1, tzinfo=UTC))
+    assert "Mon 8996-02-29, Mon 9008-02-29, Mon 9036-02-29" in finding.message
+
+
+@pytest.mark.parametrize(
     ("text", "column", "remedy"),
     [
         ("*/7 * * * *", 1, "`every 7 minutes`"),

@@ -85,7 +85,8 @@ def lint_automation(
 
     Raises:
         AutomationError: the file does not load.
-        ValueError: `kind` is neither of the two, or `now` is not aware, with or without a `zone`.
+        ValueError: `kind` is neither of the two, or `now` is not aware, with or without a `zone`,
+            or lies before 1900 or after 8999 and the file has a schedule of the wall clock.
     """
     if kind not in (None, "automation", "job"):
         msg = f"there are no rules for files of the kind {kind!r}"

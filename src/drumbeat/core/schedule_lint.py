@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, tzinfo
 from drumbeat.core.cron import cron_fields, wide_steps
 from drumbeat.core.model import Cron, DailyAt, Interval, Kind, Schedule
 from drumbeat.core.schedule import calendar_of, next_fire
-from drumbeat.core.slots import Calendar, dates_from, offsets_of, resolve
+from drumbeat.core.slots import Calendar, dates_from, next_slot, offsets_of, resolve
 from drumbeat.errors import Finding, ScheduleError
 
 __all__ = ["schedule_findings"]
@@ -31,7 +31,7 @@ def schedule_findings(
         is left.
 
     Raises:
-        ValueError: `now` is not aware.
+        ValueError: `now` is not aware, or lies before 1900 or after 8999.
     """
     if isinstance(schedule, Interval):
         return []
@@ -57,13 +57,15 @@ def _both_days(schedule: Cron, zone: tzinfo, now: datetime) -> list[Finding]:
     fields = cron_fields(schedule.expression)
     if fields.any_day or fields.any_weekday:
         return []
-    dates: list[str] = []
-    after = now
-    while len(dates) < 3:
-        after = next_fire(schedule, after=after, zone=zone)
-        shown = f"{after.astimezone(zone):%a %Y-%m-%d}"
+    calendar, dates = calendar_of(schedule), list[str]()
+    slot = next_slot(calendar, after=now, zone=zone)
+    while slot is not None and len(dates) < 3:
+        shown = f"{slot.astimezone(zone):%a %Y-%m-%d}"
         if shown not in dates:
             dates.append(shown)
+        slot = next_slot(calendar, after=slot, zone=zone)
+    # Where the change of the clocks skips its hour from some year on, it comes to an end.
+    coming = "the next three are" if len(dates) == 3 else "all that is left:"
     meaning = (
         "a date has to match both, because of the `#` or `L`"
         if fields.nth
@@ -74,7 +76,7 @@ def _both_days(schedule: Cron, zone: tzinfo, now: datetime) -> list[Finding]:
             code="schedule-day-or-weekday",
             message=(
                 f"`{schedule.expression}` sets day-of-month and day-of-week: {meaning}; "
-                f"the next three are {', '.join(dates)}"
+                f"{coming} {', '.join(dates)}"
             ),
             remedy="if that is not meant, write `*` in one of the two fields",
             column=_column(schedule, 2),
