@@ -326,6 +326,25 @@ async def test_a_file_that_vanishes_while_it_is_laid_is_no_trouble_of_the_workin
     assert "leave its files in their places" in caught.value.problem.remedy
 
 
+async def test_a_file_that_grows_while_it_is_laid_stays_within_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that somebody writes into without end."""
+    source = skill(tmp_path / "ours", "stock")
+    copy, copied = skills._copy_file, list[Path]()
+
+    def and_grow(chunks: Any, target: Path, mode: int) -> None:
+        os.truncate(source / "SKILL.md", 17 * 1024 * 1024)
+        copied.append(target)
+        copy(chunks, target, mode)
+
+    monkeypatch.setattr(skills, "_copy_file", and_grow)
+    with pytest.raises(DrumbeatError, match="16 MiB") as caught:
+        await laid(source, tmp_path / "work")
+    assert caught.value.problem.code == "skill-broken"
+    assert [path.stat().st_size <= 16 * 1024 * 1024 for path in copied] == [True]
+
+
 async def test_a_file_that_cannot_be_read_to_its_end_is_no_trouble_of_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

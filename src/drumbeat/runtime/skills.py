@@ -266,13 +266,15 @@ def _blocked(path: Path, why: str) -> DrumbeatError:
 
 @attrs.define
 class _Budget:
+    """What may still be copied of a skill, counted as it is read: a file may grow meanwhile."""
+
     skill: Path
     files: int = 0
     bytes: int = 0
 
-    def take(self, size: int) -> None:
-        self.files += 1
-        self.bytes += size
+    def take(self, *, files: int = 0, bytes: int = 0) -> None:
+        self.files += files
+        self.bytes += bytes
         if self.files > _FILES or self.bytes > _BYTES:
             why = f"it has more than {_FILES} files or 16 MiB"
             raise DrumbeatError(_broken(self.skill, why, "keep there what the skill needs alone"))
@@ -304,7 +306,7 @@ def _copy_folder(source: Path, target: Path, root: Path, budget: _Budget) -> Non
             info = path.stat()
         except OSError as error:
             raise _unreadable(budget.skill, path, error) from error
-        budget.take(info.st_size)
+        budget.take(files=1)
         if stat.S_ISDIR(info.st_mode) and not linked:
             _copy_folder(path, target / entry.name, root, budget)
             continue
@@ -316,7 +318,7 @@ def _copy_folder(source: Path, target: Path, root: Path, budget: _Budget) -> Non
             why = f"{entry.name} is neither a file nor a folder of it"
             raise DrumbeatError(_broken(budget.skill, why, _LINK_REMEDY))
         with original:
-            read = _chunks(original, path, budget.skill)
+            read = _chunks(original, path, budget)
             _copy_file(read, target / entry.name, stat.S_IMODE(info.st_mode))
 
 
@@ -328,15 +330,16 @@ def _unreadable(skill: Path, path: Path, error: OSError) -> DrumbeatError:
     return DrumbeatError(_broken(skill, why, remedy))
 
 
-def _chunks(original: IO[bytes], path: Path, skill: Path) -> Iterator[bytes]:
+def _chunks(original: IO[bytes], path: Path, budget: _Budget) -> Iterator[bytes]:
     """What stands in a file; that it cannot be read is no trouble of the folder it goes to."""
     while True:
         try:
             chunk = original.read(_CHUNK)
         except OSError as error:
-            raise _unreadable(skill, path, error) from error
+            raise _unreadable(budget.skill, path, error) from error
         if not chunk:
             return
+        budget.take(bytes=len(chunk))
         yield chunk
 
 
