@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from drumbeat import Agent, Engine, Event, RunRecord, Settings
+from drumbeat import Agent, Client, Engine, Event, RunRecord, Settings, Turn
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ManualClock, RecordingDeliverer, ScriptedAgent, drive
 
@@ -110,6 +111,27 @@ class Host:
             settings=settings if isinstance(settings, Settings) else Settings(**settings),
             **options,
         )
+
+    def client(self, **options: Any) -> Client:
+        """A client that lives at the same time as the engines."""
+        made = Client(self.workspace, **options)
+        made._clock = self.clock
+        return made
+
+    def sleeper(
+        self, takes: timedelta, *, stubborn: bool = False, **slugs: timedelta
+    ) -> ScriptedAgent:
+        """An agent whose turns take some time on the clock, of some slugs another time.
+
+        A stubborn one ignores its cancellation.
+        """
+
+        async def think(turn: Turn) -> str:
+            with anyio.CancelScope(shield=stubborn):
+                await self.clock.sleep(slugs.get(turn.slug, takes))
+            return "done"
+
+        return ScriptedAgent(default=think)
 
     def faulty(self) -> FaultyStore:
         """A store for `engine(store=…)` whose faults can be chosen."""

@@ -39,14 +39,6 @@ async def verdicts(engine: Engine, slug: str = "check") -> list[tuple[timedelta,
     return sorted((fire.due - START, fire.verdict, fire.folded_slots) for fire in fires)
 
 
-def sleeper(host: Any, takes: timedelta, **slugs: timedelta) -> ScriptedAgent:
-    async def think(turn: Turn) -> str:
-        await host.clock.sleep(slugs.get(turn.slug, takes))
-        return "done"
-
-    return ScriptedAgent(default=think)
-
-
 def restarted(host: Any, *, after: timedelta) -> None:
     """As if the machine had been off for a while."""
     host.clock = ManualClock(host.clock.now() + after)
@@ -81,7 +73,7 @@ async def test_what_is_foretold_is_what_happens(host: Any) -> None:
 async def test_an_interval_is_foretold_when_it_is_certain_only(host: Any) -> None:
     """While its run is going, its end decides when the next is due."""
     host.write(trigger=at("every 45 minutes"))
-    host.agent = sleeper(host, 20 * MINUTE)
+    host.agent = host.sleeper(20 * MINUTE)
     async with host.engine() as engine:
         (due,) = await engine.upcoming(until=START + DAY)
         assert due.slot - START == 45 * MINUTE
@@ -122,7 +114,7 @@ async def test_an_interval_that_falls_due_during_another_run_waits_for_its_whole
 ) -> None:
     """Never is one run sooner than the interval after the last finish."""
     host.write(trigger=at("every 45 minutes"))
-    host.agent = sleeper(host, 30 * MINUTE)
+    host.agent = host.sleeper(30 * MINUTE)
     async with host.engine() as engine:
         await drive(engine, until=START + 40 * MINUTE)
         await engine.fire("check")
@@ -171,7 +163,7 @@ async def test_an_interval_whose_slot_was_skipped_counts_from_then_over_a_restar
 ) -> None:
     host.write(trigger=at("every 2 hours"))
     host.write("slow")
-    host.agent = sleeper(host, MINUTE, slow=50 * MINUTE)
+    host.agent = host.sleeper(MINUTE, slow=50 * MINUTE)
     settings = {"max_concurrent_runs": 1}
     async with host.engine(settings=settings) as engine:
         await host.clock.advance(HOUR + 50 * MINUTE)
@@ -218,7 +210,7 @@ async def test_an_interval_let_go_for_what_was_then_skipped_counts_from_then(hos
         return "done"
 
     script = {"check/step-1": [ask, "done"]}
-    host.agent = ScriptedAgent(script, default=sleeper(host, 30 * MINUTE)._default)
+    host.agent = ScriptedAgent(script, default=host.sleeper(30 * MINUTE)._default)
     async with host.engine(settings={"max_concurrent_runs": 1}) as engine:
         await engine.run("check")
         await host.clock.advance(35 * MINUTE)
@@ -240,7 +232,7 @@ async def test_an_interval_let_go_for_what_was_then_skipped_counts_from_then(hos
 
 async def test_one_slot_waits_for_a_run_and_later_ones_fold_into_it(host: Any) -> None:
     host.write(trigger=at("*/10 * * * *"))
-    host.agent = sleeper(host, 45 * MINUTE)
+    host.agent = host.sleeper(45 * MINUTE)
     async with host.engine() as engine:
         await host.clock.advance(HOUR - MINUTE)
         assert await verdicts(engine) == [
@@ -262,7 +254,7 @@ async def test_one_slot_waits_for_a_run_and_later_ones_fold_into_it(host: Any) -
 async def test_every_settled_fire_has_one_event_that_says_so(host: Any) -> None:
     host.write(trigger=at("*/10 * * * *"))
     host.write("off", trigger=at("*/30 * * * *"))
-    host.agent = sleeper(host, 25 * MINUTE)
+    host.agent = host.sleeper(25 * MINUTE)
     async with host.engine() as engine:
         await host.clock.advance(2 * HOUR)
     restarted(host, after=3 * DAY)
@@ -281,7 +273,7 @@ async def test_every_settled_fire_has_one_event_that_says_so(host: Any) -> None:
 async def test_a_long_run_delays_no_other_automation(host: Any) -> None:
     host.write("slow", trigger=at("0 13 * * *"))
     host.write("often", trigger=at("*/5 * * * *"))
-    host.agent = sleeper(host, timedelta(seconds=10), slow=2 * HOUR)
+    host.agent = host.sleeper(timedelta(seconds=10), slow=2 * HOUR)
     async with host.engine(settings={"run_timeout": 3 * HOUR}) as engine:
         await drive(engine, until=START + 3 * HOUR + MINUTE)
         runs = [run for run in await engine.runs(limit=1000) if run.slug == "often"]

@@ -20,13 +20,6 @@ MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
 
 
-def client(host: Any, **options: Any) -> Client:
-    """A client that lives at the same time as the host's engines."""
-    made = Client(host.workspace, **options)
-    made._clock = host.clock
-    return made
-
-
 def tree(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*"))
 
@@ -37,7 +30,7 @@ def tree(folder: Path) -> list[str]:
 async def test_without_a_data_folder_all_reads_as_empty_and_nothing_is_made(host: Any) -> None:
     host.write(trigger={"type": "schedule", "expression": "every 45 minutes"})
     before = tree(host.workspace)
-    async with client(host) as reader:
+    async with host.client() as reader:
         assert await reader.runs() == []
         assert await reader.fires() == []
         assert await reader.intents() == []
@@ -75,7 +68,7 @@ async def test_paths_are_made_absolute_on_entering(
 
 async def test_what_an_engine_makes_later_is_seen(host: Any) -> None:
     host.write()
-    async with client(host) as reader:
+    async with host.client() as reader:
         assert await reader.runs() == []
         async with host.engine() as engine:
             await engine.run("check")
@@ -85,7 +78,7 @@ async def test_what_an_engine_makes_later_is_seen(host: Any) -> None:
 async def test_a_data_folder_that_cannot_be_opened_is_said_on_entering(host: Any) -> None:
     host.data.mkdir()
     (host.data / "drumbeat.db").write_bytes(b"not a database" * 100)
-    reader = client(host)
+    reader = host.client()
     with pytest.raises(StoreError, match="store-damaged"):
         await reader.__aenter__()
     with pytest.raises(DrumbeatError, match="left"):
@@ -94,7 +87,7 @@ async def test_a_data_folder_that_cannot_be_opened_is_said_on_entering(host: Any
 
 async def test_outside_its_context_a_client_says_so(host: Any) -> None:
     host.write()
-    reader = client(host)
+    reader = host.client()
     with pytest.raises(DrumbeatError, match="not-entered"):
         await reader.runs()
     async with reader:
@@ -111,7 +104,7 @@ async def test_outside_its_context_a_client_says_so(host: Any) -> None:
 
 async def test_a_fire_of_a_client_is_taken_up_by_the_engine_that_is_going(host: Any) -> None:
     host.write()
-    async with host.engine() as engine, client(host) as asking:
+    async with host.engine() as engine, host.client() as asking:
         fire = await asking.fire("check", payload=b"{}")
         later = await asking.fire("check", after=timedelta(hours=1))
         assert (await asking.status()).state == "running"
@@ -188,7 +181,7 @@ def mode(path: Path) -> int:
 
 async def test_a_fire_with_a_slot_is_put_in_once(host: Any) -> None:
     host.write()
-    async with client(host) as asking:
+    async with host.client() as asking:
         first = await asking.fire("check", slot="ticket-1")
         again = await asking.fire("check", slot="ticket-1", after=DAY)
         assert again == first
@@ -211,7 +204,7 @@ async def test_a_client_that_is_cancelled_closes_its_store(host: Any) -> None:
         pass
     store = Counting(host.data / "drumbeat.db", clock=host.clock)
     with anyio.fail_after(20), anyio.CancelScope() as scope:
-        async with client(host, store=store) as asking:
+        async with host.client(store=store) as asking:
             assert await asking.runs() == []
             scope.cancel()
             await anyio.sleep_forever()
@@ -220,7 +213,7 @@ async def test_a_client_that_is_cancelled_closes_its_store(host: Any) -> None:
 
 async def test_requests_that_come_at_once_open_one_store(host: Any) -> None:
     host.write()
-    async with client(host) as asking:
+    async with host.client() as asking:
         async with anyio.create_task_group() as group:
             for number in range(5):
                 group.start_soon(partial(asking.fire, "check", slot=f"s{number}"))
@@ -243,7 +236,7 @@ async def test_a_fire_that_makes_no_sense_is_refused(
     host: Any, options: dict[str, Any], complaint: str
 ) -> None:
     host.write()
-    async with client(host) as asking:
+    async with host.client() as asking:
         with pytest.raises((TypeError, ValueError), match=complaint):
             await asking.fire("check", **options)
         assert await asking.fires() == []
@@ -253,14 +246,14 @@ async def test_a_fire_that_makes_no_sense_is_refused(
 
 async def test_a_broken_file_can_be_fired_so_that_it_is_voiced(host: Any) -> None:
     host.file("automations/check.md", "broken")
-    async with client(host) as asking:
+    async with host.client() as asking:
         assert (await asking.fire("check")).slug == "check"
 
 
 async def test_a_data_folder_that_cannot_be_made_is_trouble(host: Any) -> None:
     host.write()
     host.data.write_text("in the way", encoding="utf-8")
-    async with client(host) as asking:
+    async with host.client() as asking:
         with pytest.raises(StoreError, match="data-dir-unwritable"):
             await asking.fire("check")
 
@@ -273,7 +266,7 @@ async def test_an_intent_is_acknowledged_once_and_only_when_there_is_one(host: A
         quiet = await engine.run("quiet")
         assert run.intent is not None
         assert quiet.intent is not None
-        async with client(host) as pulling:
+        async with host.client() as pulling:
             await pulling.acknowledge(run.intent.id, Receipt(id="chat-1"))
             await pulling.acknowledge(run.intent.id, Receipt(id="chat-2"))
             for unknown in ("nothing", run.run_id):
@@ -319,10 +312,10 @@ async def test_a_client_foresees_by_the_zones_of_the_engine(host: Any) -> None:
     host.write(trigger={"type": "schedule", "expression": "daily at 08:00"})
     async with host.engine(timezone="America/New_York") as engine:
         until = host.clock.now() + DAY
-        async with client(host) as reader:
+        async with host.client() as reader:
             assert await reader.upcoming(until=until) == await engine.upcoming(until=until)
             assert (await reader.status()).zones == (await engine.status()).zones
-    async with host.engine(timezone="Asia/Tokyo"), client(host) as reader:
+    async with host.engine(timezone="Asia/Tokyo"), host.client() as reader:
         assert (await reader.status()).zones["automation"] == ("Asia/Tokyo", "timezone")
 
 
@@ -331,7 +324,7 @@ async def test_an_edit_that_no_engine_saw_yet_is_foreseen(host: Any) -> None:
     async with host.engine():
         pass
     host.write(trigger={"type": "schedule", "expression": "daily at 11:00"})
-    async with client(host) as reader:
+    async with host.client() as reader:
         (due,) = await reader.upcoming(until=host.clock.now() + DAY)
         assert due.slot == host.clock.now() + timedelta(hours=23)
 
@@ -339,7 +332,7 @@ async def test_an_edit_that_no_engine_saw_yet_is_foreseen(host: Any) -> None:
 async def test_a_month_of_a_busy_schedule_is_foreseen_whole(host: Any) -> None:
     host.write("often", trigger={"type": "schedule", "expression": "* * * * *"})
     host.write("rare", trigger={"type": "schedule", "expression": "daily at 11:59"})
-    async with client(host) as reader:
+    async with host.client() as reader:
         due = await reader.upcoming(until=host.clock.now() + 2 * DAY)
         assert sum(moment.slug == "often" for moment in due) == 2 * 24 * 60
         assert sum(moment.slug == "rare" for moment in due) == 2
@@ -349,7 +342,7 @@ async def test_a_month_of_a_busy_schedule_is_foreseen_whole(host: Any) -> None:
 
 async def test_naive_instants_are_refused(host: Any) -> None:
     naive = datetime(2026, 3, 2)  # noqa: DTZ001
-    async with client(host) as reader:
+    async with host.client() as reader:
         with pytest.raises(ValueError, match="until must be an aware datetime"):
             await reader.upcoming(until=naive)
         with pytest.raises(ValueError, match="at must be an aware datetime"):
@@ -384,7 +377,7 @@ async def test_why_tells_of_an_interval_that_waits_for_an_engine(host: Any) -> N
     async with host.engine() as engine:
         await engine.run("check")
     await host.clock.advance(timedelta(hours=3))
-    async with client(host) as reader:
+    async with host.client() as reader:
         told = await reader.why("check", at=host.clock.now())
         (due,) = await reader.upcoming(until=host.clock.now())
     assert f"it has been due since {due.slot:%Y-%m-%dT%H:%M:%SZ}, which no engine" in told
@@ -432,7 +425,7 @@ async def test_why_looks_only_at_the_neighbourhood_of_a_moment(host: Any) -> Non
 
 async def test_why_of_a_moment_to_come(host: Any) -> None:
     host.write(trigger={"type": "schedule", "expression": "daily at 13:00"})
-    async with client(host) as reader:
+    async with host.client() as reader:
         at = host.clock.now() + timedelta(hours=1)
         why = await reader.why("check", at=at + DAY * 9)
         assert why == "check will be due at 2026-03-11T13:00:00Z."
@@ -453,7 +446,7 @@ async def test_events_are_followed_as_they_come_until_the_client_is_left(host: A
 
     async with (
         anyio.create_task_group() as group,
-        client(host) as reader,
+        host.client() as reader,
         host.engine() as engine,
     ):
         group.start_soon(follow, reader)
@@ -505,7 +498,7 @@ async def test_events_are_followed_from_before_there_is_a_data_folder(host: Any)
             if event.kind == "delivered":
                 return
 
-    async with client(host) as reader, anyio.create_task_group() as group:
+    async with host.client() as reader, anyio.create_task_group() as group:
         group.start_soon(follow, reader)
         await anyio.wait_all_tasks_blocked()
         async with host.engine() as engine:
@@ -544,7 +537,7 @@ async def test_status_of_a_client_beside_a_run(host: Any) -> None:
         return "done"
 
     host.agent = ScriptedAgent(default=think)
-    async with host.engine(settings={"max_concurrent_runs": 1}) as engine, client(host) as reader:
+    async with host.engine(settings={"max_concurrent_runs": 1}) as engine, host.client() as reader:
         await engine.fire("check")
         await engine.fire("next")
         await host.clock.advance(MINUTE)

@@ -28,17 +28,9 @@ def asks_again(after: timedelta) -> ScriptedAgent:
     return ScriptedAgent({"check/step-1": [ask, "done"]}, default="done")
 
 
-def sleeper(host: Any, takes: timedelta) -> ScriptedAgent:
-    async def think(turn: Turn) -> str:
-        await host.clock.sleep(takes)
-        return "done"
-
-    return ScriptedAgent(default=think)
-
-
 async def test_fires_of_one_automation_run_in_order_and_one_at_a_time(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, 10 * MINUTE)
+    host.agent = host.sleeper(10 * MINUTE)
     async with host.engine() as engine:
         fires = [await engine.fire("check", slot=f"ticket-{number}") for number in range(4)]
         await drive(engine, until=START + HOUR)
@@ -74,7 +66,7 @@ async def test_no_more_than_the_limit_run_at_once(host: Any, limit: int) -> None
 async def test_the_oldest_due_fire_goes_first(host: Any) -> None:
     for slug in ("first", "second", "third"):
         host.write(slug)
-    host.agent = sleeper(host, 10 * MINUTE)
+    host.agent = host.sleeper(10 * MINUTE)
     async with host.engine(settings={"max_concurrent_runs": 1}) as engine:
         await engine.fire("first")
         await engine.fire("third", after=8 * MINUTE)
@@ -97,7 +89,7 @@ async def test_a_fire_of_a_disabled_file_is_skipped_and_one_by_hand_runs(host: A
     trigger = {"type": "schedule", "expression": "0 * * * *"}
     host.write(trigger=trigger)
     host.write("slow")
-    host.agent = sleeper(host, 90 * MINUTE)
+    host.agent = host.sleeper(90 * MINUTE)
     settings = {"max_concurrent_runs": 1, "run_timeout": 3 * HOUR}
     async with host.engine(settings=settings) as engine:
         await engine.fire("slow")
@@ -215,7 +207,7 @@ async def test_what_waits_for_a_file_that_went_while_nothing_ran_is_settled(host
 
 async def test_a_run_goes_on_when_its_file_goes_and_its_next_fire_is_removed(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, 10 * MINUTE)
+    host.agent = host.sleeper(10 * MINUTE)
     async with host.engine() as engine:
         await engine.fire("check")
         await engine.fire("check", after=MINUTE)
@@ -230,7 +222,7 @@ async def test_a_run_goes_on_when_its_file_goes_and_its_next_fire_is_removed(hos
 
 async def test_an_interrupted_fire_keeps_its_place_before_what_came_after_it(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, HOUR)
+    host.agent = host.sleeper(HOUR)
     async with host.engine() as engine:
         await engine.fire("check", slot="opened")
         await host.clock.advance(MINUTE)
@@ -269,7 +261,7 @@ async def test_a_run_that_the_store_did_not_take_before_a_drain_is_not_begun(hos
 
 async def test_a_claim_that_somebody_took_over_ends_the_run_and_tells_who_waits(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, 40 * MINUTE)
+    host.agent = host.sleeper(40 * MINUTE)
     store = SqliteStore(host.data / "drumbeat.db", clock=host.clock)
     async with host.engine(store=store) as engine:
         told: list[str] = []
@@ -294,7 +286,7 @@ async def test_a_claim_that_somebody_took_over_ends_the_run_and_tells_who_waits(
 
 async def test_a_lease_is_renewed_as_long_as_the_run_goes(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, 2 * HOUR)
+    host.agent = host.sleeper(2 * HOUR)
     store = SqliteStore(host.data / "drumbeat.db", clock=host.clock)
     settings = {"run_timeout": 3 * HOUR, "lease": timedelta(minutes=5)}
     async with host.engine(store=store, settings=settings) as engine:

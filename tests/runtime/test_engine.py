@@ -82,16 +82,6 @@ def broken(host: Any, method: str) -> Broken:
     return Broken(host.data / "drumbeat.db", clock=host.clock, method=method)
 
 
-def sleeper(host: Any, takes: timedelta) -> ScriptedAgent:
-    """An agent whose turns take some time on the clock."""
-
-    async def think(turn: Turn) -> str:
-        await host.clock.sleep(takes)
-        return "done"
-
-    return ScriptedAgent(default=think)
-
-
 # ---- making and entering
 
 
@@ -257,7 +247,7 @@ async def test_a_file_written_a_moment_ago_can_be_run(host: Any) -> None:
 
 async def test_cancelling_who_waits_for_a_run_leaves_the_run_alone(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, HOUR / 2)
+    host.agent = host.sleeper(HOUR / 2)
     async with host.engine() as engine:
         async with anyio.create_task_group() as group:
             group.start_soon(engine.run, "check")
@@ -294,7 +284,7 @@ async def test_a_run_whose_file_vanished_says_that_it_did_not_run(host: Any) -> 
 async def test_the_status_says_what_runs_what_waits_and_in_which_zones(host: Any) -> None:
     host.write("slow")
     host.write("next")
-    host.agent = sleeper(host, HOUR)
+    host.agent = host.sleeper(HOUR)
     async with host.engine(settings={"max_concurrent_runs": 1}, timezone="Europe/Berlin") as engine:
         await engine.fire("slow")
         await engine.fire("next")
@@ -373,7 +363,7 @@ async def test_sweep_finds_no_finished_run_without_an_intent(host: Any) -> None:
 
 async def test_leaving_settles_what_runs_as_interrupted(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, HOUR)
+    host.agent = host.sleeper(HOUR)
     async with host.engine() as engine:
         await engine.fire("check")
         await host.clock.advance(MINUTE)
@@ -392,7 +382,7 @@ async def test_leaving_settles_what_runs_as_interrupted(host: Any) -> None:
 async def test_draining_lets_what_runs_end_and_starts_nothing_more(host: Any) -> None:
     host.write("slow")
     host.write("next")
-    host.agent = sleeper(host, MINUTE / 3)
+    host.agent = host.sleeper(MINUTE / 3)
     settings = {"max_concurrent_runs": 1, "drain_timeout": MINUTE}
     async with host.engine(settings=settings) as engine:
         await engine.fire("slow")
@@ -443,7 +433,7 @@ async def test_whatever_begins_the_end_is_said_once(host: Any, how: str, reason:
 
 async def test_a_drain_that_takes_too_long_cancels_and_settles(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, HOUR)
+    host.agent = host.sleeper(HOUR)
     async with host.engine() as engine:
         waiting: list[object] = []
 
@@ -463,7 +453,7 @@ async def test_a_drain_that_takes_too_long_cancels_and_settles(host: Any) -> Non
 
 async def test_cancelling_who_drains_leaves_the_draining_alone(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, MINUTE / 4)
+    host.agent = host.sleeper(MINUTE / 4)
     async with host.engine() as engine:
         await engine.fire("check")
         await host.clock.advance(timedelta(seconds=1))
@@ -479,7 +469,7 @@ async def test_cancelling_who_drains_leaves_the_draining_alone(host: Any) -> Non
 
 async def test_a_body_that_is_cancelled_settles_what_runs(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, HOUR)
+    host.agent = host.sleeper(HOUR)
     async with anyio.create_task_group() as group:
         ready = anyio.Event()
 
@@ -501,7 +491,7 @@ async def test_a_body_that_is_cancelled_settles_what_runs(host: Any) -> None:
 
 async def test_a_body_that_returns_although_cancelled_is_left_at_once(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, HOUR)
+    host.agent = host.sleeper(HOUR)
     with anyio.CancelScope() as scope:
         async with host.engine() as engine:
             await engine.fire("check")

@@ -9,12 +9,12 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
-from drumbeat import Client, DrumbeatError, Mark, NotFound, RunRecord, Turn
+from drumbeat import Client, DrumbeatError, Mark, NotFound, RunRecord
 from drumbeat.core.model import Claim
 from drumbeat.runtime import requests
 from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.store import SqliteStore
-from drumbeat.testing import ScriptedAgent, drive
+from drumbeat.testing import drive
 
 pytestmark = pytest.mark.anyio
 
@@ -23,28 +23,13 @@ HOUR = timedelta(hours=1)
 HOURLY = {"type": "schedule", "expression": "every 60 minutes"}
 
 
-def client(host: Any, **options: Any) -> Client:
-    made = Client(host.workspace, **options)
-    made._clock = host.clock
-    return made
-
-
-def sleeper(host: Any, takes: timedelta, *, stubborn: bool = False) -> ScriptedAgent:
-    async def think(turn: Turn) -> str:
-        with anyio.CancelScope(shield=stubborn):
-            await host.clock.sleep(takes)
-        return "done"
-
-    return ScriptedAgent(default=think)
-
-
 # ---- what is refused
 
 
 @pytest.mark.parametrize("verb", ["pause", "cancel", "rotate"])
 async def test_a_reason_is_required(host: Any, verb: str) -> None:
     host.write()
-    async with client(host) as asking:
+    async with host.client() as asking:
         with pytest.raises(DrumbeatError) as caught:
             await getattr(asking, verb)("check", " \n")
         assert caught.value.problem.code == "reason-missing"
@@ -65,7 +50,7 @@ async def test_what_is_not_known_is_refused(
     host: Any, call: Callable[[Client], Any], code: str
 ) -> None:
     host.write()
-    async with host.engine() as engine, client(host) as asking:
+    async with host.engine() as engine, host.client() as asking:
         for one in (engine, asking):
             with pytest.raises(NotFound) as caught:
                 await call(one)
@@ -85,7 +70,7 @@ async def test_a_session_is_no_run_to_cancel(host: Any) -> None:
 
 async def test_a_paused_automation_is_skipped_and_runs_by_hand(host: Any) -> None:
     host.write(trigger=HOURLY)
-    async with host.engine() as engine, client(host) as asking:
+    async with host.engine() as engine, host.client() as asking:
         await asking.pause("check", " on \n holiday ")
         assert (await engine.status()).paused == {"check": "on holiday"}
         assert (await asking.status()).paused == {"check": "on holiday"}
@@ -131,7 +116,7 @@ async def test_pausing_twice_is_pausing_once(host: Any) -> None:
 
 async def test_it_stays_paused_without_an_engine_and_without_its_file(host: Any) -> None:
     host.write(trigger=HOURLY)
-    async with client(host) as asking:
+    async with host.client() as asking:
         await asking.pause("check", "holiday")
         (host.workspace / "automations" / "check.md").unlink()
         assert (await asking.status()).paused == {"check": "holiday"}
@@ -141,16 +126,16 @@ async def test_it_stays_paused_without_an_engine_and_without_its_file(host: Any)
 
 async def test_two_who_pause_at_once_leave_one_reason(host: Any) -> None:
     host.write()
-    async with client(host) as asking, anyio.create_task_group() as group:
+    async with host.client() as asking, anyio.create_task_group() as group:
         for number in range(4):
             group.start_soon(asking.pause, "check", f"reason {number}")
-    async with client(host) as asking:
+    async with host.client() as asking:
         assert (await asking.status()).paused["check"].startswith("reason ")
 
 
 async def test_secrets_are_taken_out_of_reasons(host: Any) -> None:
     host.write()
-    async with client(host, secrets={"TOKEN": "swordfish-1"}) as asking:
+    async with host.client(secrets={"TOKEN": "swordfish-1"}) as asking:
         await asking.pause("check", "swordfish-1 leaked")
         assert "swordfish" not in (await asking.status()).paused["check"]
 
@@ -160,8 +145,8 @@ async def test_secrets_are_taken_out_of_reasons(host: Any) -> None:
 
 async def test_a_cancelled_run_ends_demoted_and_its_fire_is_settled(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, HOUR)
-    async with host.engine() as engine, client(host) as asking:
+    host.agent = host.sleeper(HOUR)
+    async with host.engine() as engine, host.client() as asking:
         fire = await engine.fire("check", slot="ticket-1")
         await host.clock.advance(MINUTE)
         (going,) = (await asking.status()).running
@@ -184,7 +169,7 @@ async def test_a_cancelled_run_ends_demoted_and_its_fire_is_settled(host: Any) -
 
 async def test_an_engine_cancels_at_once(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, HOUR)
+    host.agent = host.sleeper(HOUR)
     async with host.engine() as engine:
         await engine.fire("check")
         await host.clock.advance(MINUTE)
@@ -205,7 +190,7 @@ async def test_a_run_that_ended_otherwise_cannot_be_cancelled(host: Any) -> None
 
 async def test_a_run_that_succeeds_all_the_same_keeps_its_success(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, 5 * MINUTE, stubborn=True)
+    host.agent = host.sleeper(5 * MINUTE, stubborn=True)
     async with host.engine() as engine:
         await engine.fire("check")
         await host.clock.advance(MINUTE)
@@ -221,12 +206,12 @@ async def test_a_run_that_succeeds_all_the_same_keeps_its_success(host: Any) -> 
 async def test_what_was_asked_for_wins_over_a_drain(host: Any) -> None:
     """A drain that has cancelled the run already does not make another attempt of it."""
     host.write()
-    host.agent = sleeper(host, HOUR)
+    host.agent = host.sleeper(HOUR)
     async with host.engine() as engine:
         await engine.fire("check", slot="ticket-1")
         await host.clock.advance(MINUTE)
         (going,) = (await engine.status()).running
-        async with client(host) as asking:
+        async with host.client() as asking:
             await asking.cancel(going.run_id, "wrong")
     async with host.engine() as engine:
         await engine.settled()
@@ -247,7 +232,7 @@ async def test_a_request_outlives_a_crash(host: Any) -> None:
     assert claim is not None
     await store.record(claim=claim, run=going_run(claim.fire, now))
     await store.close()
-    async with client(host) as asking:
+    async with host.client() as asking:
         await asking.cancel(claim.run_id, "wrong")
         await asking.rotate("check", "stale")
     await host.clock.advance(HOUR)
@@ -287,7 +272,7 @@ async def test_a_request_of_a_later_release_is_left_alone(host: Any) -> None:
 
 async def test_a_rotation_leaves_its_three_marks(host: Any) -> None:
     host.write()
-    async with host.engine() as engine, client(host) as asking:
+    async with host.engine() as engine, host.client() as asking:
         first = await engine.run("check")
         await asking.rotate("check", "it went round in circles")
         await host.clock.advance(MINUTE)
@@ -305,7 +290,7 @@ async def test_a_rotation_leaves_its_three_marks(host: Any) -> None:
 async def test_a_rotation_waits_for_the_run_that_is_going(host: Any) -> None:
     """Or that run would pin again what it talks in."""
     host.write()
-    host.agent = sleeper(host, HOUR / 2)
+    host.agent = host.sleeper(HOUR / 2)
     async with host.engine() as engine:
         await engine.fire("check")
         await host.clock.advance(2 * HOUR)
@@ -415,7 +400,7 @@ async def test_of_two_rotations_at_once_both_are_carried_out(host: Any) -> None:
 
 async def test_those_who_ask_at_once_leave_one_request(host: Any) -> None:
     host.write()
-    async with client(host) as asking:
+    async with host.client() as asking:
         await asking.fire("check", after=HOUR)
         async with anyio.create_task_group() as group:
             for number in range(4):

@@ -20,14 +20,6 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-def sleeper(host: Any, takes: timedelta) -> ScriptedAgent:
-    async def think(turn: Turn) -> str:
-        await host.clock.sleep(takes)
-        return "done"
-
-    return ScriptedAgent(default=think)
-
-
 class Holder:
     """An engine in a task of its own, so that it can be left before what was entered later."""
 
@@ -112,7 +104,7 @@ async def test_what_needs_the_folder_is_refused_while_standing_by(host: Any) -> 
 
 async def test_run_waits_for_the_record_that_the_holder_makes(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, 10 * MINUTE)
+    host.agent = host.sleeper(10 * MINUTE)
     records: list[RunRecord] = []
 
     async def run(engine: Engine) -> None:
@@ -143,7 +135,7 @@ async def test_run_of_a_standby_says_when_the_holder_skipped_it(host: Any) -> No
         anyio.create_task_group() as group,
     ):
         host.write("other")
-        host.agent._script["other/step-1"] = sleeper(host, HOUR)._default
+        host.agent._script["other/step-1"] = host.sleeper(HOUR)._default
         await holder.reload()
         await holder.fire("other")
         await host.clock.advance(MINUTE)
@@ -156,7 +148,7 @@ async def test_run_of_a_standby_says_when_the_holder_skipped_it(host: Any) -> No
 
 async def test_run_of_a_standby_that_is_left_says_so(host: Any) -> None:
     host.write()
-    host.agent = sleeper(host, HOUR)
+    host.agent = host.sleeper(HOUR)
 
     async def run(engine: Engine) -> None:
         with pytest.raises(EngineBusy, match="engine-stopped"):
@@ -173,7 +165,7 @@ async def test_run_of_a_standby_that_is_left_says_so(host: Any) -> None:
 async def test_the_standby_takes_over_what_the_holder_leaves(host: Any) -> None:
     """What was going is settled, what waits runs, and the files are read as they stand by then."""
     host.write(trigger={"type": "schedule", "expression": "every 60 minutes"})
-    host.agent = sleeper(host, 10 * MINUTE)
+    host.agent = host.sleeper(10 * MINUTE)
     async with held(host) as holder, host.engine(standby=True) as engine:
         fire = await holder.engine.fire("check", slot="ticket-1")
         await host.clock.advance(MINUTE)
