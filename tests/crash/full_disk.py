@@ -1,7 +1,7 @@
 """A host whose disk is full for a while, from the beginning on or later, or without descriptors.
 
-Usage: full_disk.py FOLDER. FOLDER is a small file system of its own. Prints a JSON object: by what
-was done to the host, what came of it.
+Usage: full_disk.py FOLDER ELSEWHERE. FOLDER is a small file system of its own, where SQLite is told
+to put temporary files. Prints a JSON object: by what was done to the host, what came of it.
 """
 
 import json
@@ -11,14 +11,15 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
 import attrs
 
-from drumbeat import DeliveryIntent, Engine, Reply, Settings, StoreError, Turn
+from drumbeat import DeliveryIntent, Engine, Event, Reply, Settings, StoreError, Turn
+from drumbeat.runtime.store import SqliteStore
 from drumbeat.runtime.store_schema import SCHEMA_VERSION, prepare
 
 STORED = Path(__file__).with_name("stored")
@@ -216,11 +217,27 @@ def make(folder: Path, disk: Disk, schema: int | None) -> dict[str, Any]:
     return told
 
 
+async def forget(folder: Path) -> int:
+    """Let a store in `folder` forget what takes more than a little to be undone."""
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    event = Event(id=0, at=at, kind="spoken", slug=None, run_id=None, data={"text": TEXT})
+    store = SqliteStore(folder / "drumbeat.db")
+    await store.open(holder="host", lease=timedelta(minutes=5))
+    await store.record(events=[event] * 1000)
+    day = timedelta(days=1)
+    purged = await store.purge(now=at + 9 * day, keep_events=day, keep_runs=day)
+    await store.close()
+    return purged.events
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     found: dict[str, Any] = {}
     disk = Disk(folder)
     found["entered"] = [anyio.run(enter, folder / "first", disk, blocks) for blocks in (0, 2, 4)]
+    disk.begin()
+    found["forgotten"] = anyio.run(forget, Path(sys.argv[2]))
+    disk.end()
     found["made"] = make(folder, disk, None)
     found["upgraded"] = make(folder, disk, SCHEMA_VERSION - 1)
     for at in ("turn One.", "turn Two.", "deliver"):

@@ -1,6 +1,7 @@
 """A disk that is full, and a process without descriptors: it says so, waits, and loses nothing."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ def in_small_disk(folder: Path, *command: str) -> subprocess.CompletedProcess[st
     """Run a command that alone sees a file system of 2 MiB at `folder`."""
     return subprocess.run(
         ["unshare", "-rm", "sh", "-c", MOUNT, str(folder), *command],
+        env={**os.environ, "SQLITE_TMPDIR": str(folder)},  # SQLite reads it as it is loaded
         capture_output=True,
         text=True,
         check=False,
@@ -28,7 +30,7 @@ def in_small_disk(folder: Path, *command: str) -> subprocess.CompletedProcess[st
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What came of a host to which this was done, on asyncio alone: the disk knows no backend."""
-    folder = tmp_path_factory.mktemp("disk")
+    folder, elsewhere = tmp_path_factory.mktemp("disk"), tmp_path_factory.mktemp("elsewhere")
     try:
         allowed = in_small_disk(folder, "true").returncode == 0
     except FileNotFoundError:
@@ -38,7 +40,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
             "this system lets nobody mount a small disk; test_store_trouble.py and "
             "test_pins_trouble.py raise the same errors without one"
         )
-    done = in_small_disk(folder, sys.executable, str(HOST), str(folder))
+    done = in_small_disk(folder, sys.executable, str(HOST), str(folder), str(elsewhere))
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -55,6 +57,13 @@ def test_a_full_disk_where_an_engine_is_to_begin_is_named_and_leaves_nothing_by_
         assert ".drumbeat" in path
         assert well
         assert ignored == "*\n"
+
+
+def test_a_full_folder_for_temporary_files_keeps_no_store_from_forgetting(
+    seen: dict[str, Any],
+) -> None:
+    """And nobody is sent to the disk of the store, which has room."""
+    assert seen["forgotten"] == 1000
 
 
 @pytest.mark.parametrize("what", ["made", "upgraded"])

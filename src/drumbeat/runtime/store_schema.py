@@ -170,6 +170,8 @@ def connect(path: Path, *, busy: timedelta, read_only: bool = False) -> sqlite3.
     try:
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA synchronous = FULL")
+        # What undoes a part of a large transaction would lie in /tmp, which may be full.
+        db.execute("PRAGMA temp_store = MEMORY")
         db.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
     except BaseException:
         db.close()
