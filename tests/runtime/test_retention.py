@@ -161,7 +161,8 @@ async def test_a_folder_that_cannot_be_removed_is_said_once_and_stops_nothing(
         run = await engine.run("check")
         for _ in range(3):
             await drive(engine, until=host.clock.now() + 10 * DAY)
-        assert host.folder(run).is_dir()
+        assert not host.folder(run).exists(), "half of it would be there"
+        assert (host.data / "runs" / ".gone" / run.run_id / "result.json").is_file()
         assert await engine.runs() == []
     said = capsys.readouterr().out
     assert said.count("folder_not_removed") == 1
@@ -554,3 +555,34 @@ async def test_an_answer_to_a_run_that_is_gone_does_not_bring_it_back(host: Any)
         assert purged.runs == 1
         assert await engine.runs() == []
         assert await engine.intents("pending") == []
+
+
+async def test_a_disk_with_no_room_for_a_name_is_cleared_all_the_same(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is removed is moved aside first, which may be what there is no room for."""
+    host.write()
+
+    def full(folder: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device", str(target))
+
+    async with host.engine(settings=SHORT) as engine:
+        run = await engine.run("check")
+        monkeypatch.setattr(Path, "rename", full)
+        await drive(engine, until=host.clock.now() + 5 * DAY)
+        assert not host.folder(run).exists()
+
+
+async def test_the_folder_of_an_automation_that_is_gone_goes_with_its_last_run(host: Any) -> None:
+    """What somebody keeps beside the runs stays, and so does the folder of a file that stands."""
+    host.write("gone")
+    host.write("stands")
+    runs = host.data / "runs"
+    async with host.engine(settings=SHORT) as engine:
+        for slug in ("gone", "stands"):
+            await engine.run(slug)
+        (runs / "my notes").mkdir()
+        (host.workspace / "automations" / "gone.md").unlink()
+        await host.look(2)
+        await drive(engine, until=host.clock.now() + 5 * DAY)
+        assert {path.name for path in runs.iterdir()} == {"stands", "my notes"}

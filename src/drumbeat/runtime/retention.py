@@ -5,16 +5,19 @@ run that is going, whose fire is open or whose intent is pending keeps all of it
 store knows nothing of goes by the time in its name. The folders are looked at first, so that a run
 is still known when its folder goes. A person may answer an old run, and the answer works in its
 folder: so its conversation is taken before anything is removed, and the run looked at once more.
-Nothing here can fail a run, and whatever a crash leaves is found the next time.
+Nothing here can fail a run, and whatever a crash leaves is found the next time: a folder is moved
+aside before it is removed, so that nobody meets half of it, and what lies aside goes first.
 
 What goes, goes by the wall clock, and does not come back when that was wrong. So a mark keeps up to
 when the clock has been believed, and nothing goes while `core/belief.py` doubts it.
 """
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -23,6 +26,7 @@ import attrs
 from drumbeat.core.belief import CONFIRMED, Belief, believe
 from drumbeat.core.identity import run_began
 from drumbeat.core.model import RunRecord
+from drumbeat.core.slug import SLUG
 from drumbeat.errors import StoreError
 from drumbeat.protocols import Store
 from drumbeat.runtime.borrowed import borrowed
@@ -36,6 +40,8 @@ from drumbeat.runtime.store_retention import REMEMBERED
 
 __all__ = ["Retention", "forgotten_before"]
 
+_GONE = ".gone"
+"""Where what is being removed lies; no slug begins with a dot."""
 _AGAIN = timedelta(hours=1)
 """When it is tried again after trouble."""
 _FORGOTTEN = "engine:forgotten"
@@ -130,6 +136,7 @@ class Retention:
         folders = 0
         mistake: Exception | None = None
         with holding(services.clock, "retention"):
+            await services.threads.run(self._clear)
             for folder, works in await services.threads.run(self._aged, now):
                 try:
                     folders += await self._tidy(folder, now, works=works)
@@ -137,6 +144,7 @@ class Retention:
                     raise
                 except Exception as error:  # noqa: BLE001  raised when all others were seen to
                     mistake = error
+            await services.threads.run(self._drop_empty)
         events = runs = fires = 0
         complete = False
         while not complete:
@@ -186,6 +194,8 @@ class Retention:
     def _folders(self, root: Path) -> Iterator[tuple[Path, datetime]]:
         """The folders of runs, and when each run began; anything else is somebody's, and stays."""
         for slug in self._listed(root):
+            if slug.name == _GONE:
+                continue
             for folder in self._listed(slug):
                 began = run_began(folder.name)
                 if began is not None:
@@ -245,12 +255,44 @@ class Retention:
         return folder / "work" if works and aged else None
 
     async def _remove(self, folder: Path) -> bool:
+        return await self.services.threads.run(self._remove_aside, folder)
+
+    def _remove_aside(self, folder: Path) -> bool:
+        root = self.services.artifacts.root
+        # Of a run's folder or its `work/`: a name that only one thing at a time can have.
+        name = folder.name if run_began(folder.name) else f"{folder.parent.name}.{folder.name}"
+        aside = root / _GONE / name
         try:
-            await self.services.threads.run(shutil.rmtree, folder)
+            aside.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.rename(aside)
+        except OSError:
+            # A disk so full that no name fits on it is all the more to be cleared.
+            aside = folder
+        return self._removed(aside)
+
+    def _removed(self, folder: Path) -> bool:
+        try:
+            shutil.rmtree(folder)
         except OSError as error:
             self._complain("folder_not_removed", folder, error)
             return False
         return True
+
+    def _clear(self) -> None:
+        """Remove what a kill left aside."""
+        for folder in self._listed(self.services.artifacts.root):
+            if folder.name == _GONE:
+                for left in self._listed(folder):
+                    self._removed(left)
+
+    def _drop_empty(self) -> None:
+        """Remove the folders of automations that are gone with all their runs."""
+        for folder in self._listed(self.services.artifacts.root):
+            if folder.name == _GONE or (
+                re.fullmatch(SLUG, folder.name) and not self.services.stands(folder.name)
+            ):
+                with suppress(OSError):  # there is something in it
+                    folder.rmdir()
 
 
 async def forgotten_before(store: Store) -> datetime | None:
