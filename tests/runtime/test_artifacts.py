@@ -3,14 +3,17 @@
 import json
 import os
 import sqlite3
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drumbeat import AgentError, DeliveryIntent, Receipt, Reply, Turn
-from drumbeat.testing import RecordingDeliverer, ScriptedAgent
+from drumbeat.core.redaction import Redactor
+from drumbeat.runtime.artifacts import Artifacts
+from drumbeat.runtime.threads import Threads
+from drumbeat.testing import ManualClock, RecordingDeliverer, ScriptedAgent
 
 pytestmark = pytest.mark.anyio
 
@@ -289,3 +292,19 @@ async def test_no_secret_stands_in_a_code_a_receipt_or_an_intents_fire(host: Any
     finally:
         db.close()
     assert TOKEN not in "\n".join(written)
+
+
+async def test_nothing_is_made_where_the_data_folder_was_moved_away(tmp_path: Path) -> None:
+    """What was made in its place would be in the way when it comes back."""
+    data = tmp_path / "workspace" / "state"
+    made = Artifacts(data, Redactor({}), ManualClock(datetime(2026, 3, 2, tzinfo=UTC)), Threads())
+    with pytest.raises(FileNotFoundError):
+        await made.text("check", "run-1", "turns/01.md", "text")
+    with pytest.raises(FileNotFoundError):
+        await made.prepare(made.work("check", "run-1"))
+    assert list(tmp_path.iterdir()) == []
+    data.mkdir(parents=True)
+    assert (await made.text("check", "run-1", "turns/01.md", "text")).read_text() == "text"
+    elsewhere = tmp_path / "memory" / "jobs"
+    await made.prepare(elsewhere)
+    assert elsewhere.is_dir()

@@ -1,14 +1,15 @@
 """Pins that a full disk does not take end no run: it waits, and goes on where it was."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from drumbeat import Turn
+from drumbeat import Pin, SessionPins, StoreError, Turn
 from drumbeat.errors import ContextCeiling
 from drumbeat.testing import ScriptedAgent
 
@@ -160,3 +161,52 @@ async def test_a_run_does_not_wait_longer_than_it_may_take(host: Any) -> None:
         blocks.end()
         await host.fire(engine)
         assert (await engine.status()).faults == ()
+
+
+async def test_a_workspace_that_is_moved_and_comes_back_finds_its_place_free(host: Any) -> None:
+    """Neither pins nor a page of the run is written where it stood; the run waits for it."""
+    host.write(steps=["One.", "Two."], conversation="continuous")
+    elsewhere = host.workspace.with_name("elsewhere")
+    said = []
+
+    def turn(turn: Turn) -> str:
+        said.append(turn.prompt)
+        if turn.prompt == "One.":
+            host.workspace.rename(elsewhere)
+        return f"done {turn.prompt}"
+
+    # The lock is looked at after that.
+    settings = {"request_poll": 2 * HOUR}
+    async with host.engine(agent=ScriptedAgent(default=turn), settings=settings) as engine:
+        fire = await engine.fire("check", slot="ticket-17")
+        await host.clock.advance(10 * MINUTE)
+        assert said == ["One."]
+        assert not host.workspace.exists()
+        elsewhere.rename(host.workspace)
+        await host.clock.advance(10 * MINUTE)
+        (run,) = await engine.runs()
+        assert (run.fire.id, run.state, run.delivery) == (fire.id, "succeeded", "delivered")
+        assert said == ["One.", "Two."]
+
+
+async def test_pins_of_a_folder_that_was_moved_away_are_not_none(tmp_path: Path) -> None:
+    pins = SessionPins(tmp_path / "data")
+    assert await pins.all() == {}
+    pin = Pin(
+        session_id="s-1",
+        fingerprint="f",
+        provider=None,
+        day=date(2026, 3, 1),
+        at=datetime(2026, 3, 1, tzinfo=UTC),
+        handle=None,
+    )
+    await pins.set("check", pin)
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    for ask in (pins.all, partial(pins.set, "check", pin)):
+        with pytest.raises(StoreError, match="No such file") as caught:
+            await ask()
+        assert caught.value.problem.code == "pins-inaccessible"
+        assert "back" in caught.value.problem.remedy
+    assert not (tmp_path / "data").exists()
+    (tmp_path / "elsewhere").rename(tmp_path / "data")
+    assert await pins.all() == {"check": pin}

@@ -1,5 +1,6 @@
 """The folder of a run, for people: `result.json`, the turns as they happened, and `work/`."""
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -16,15 +17,22 @@ from drumbeat.runtime.store_rows import encode
 from drumbeat.runtime.threads import Threads
 
 
-def _make_folder(path: Path) -> None:
-    """Make a folder and those above it, each for its owner alone; `parents=True` would not."""
-    if not path.is_dir():
-        _make_folder(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
+def _make_folder(path: Path, data_dir: Path) -> None:
+    """Make a folder and those above it, each for its owner alone; `parents=True` would not.
+
+    Never the data folder, which was moved away when it is not there: what is made in its place
+    would be in the way when it comes back.
+    """
+    while not path.is_dir():
+        if path == data_dir:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        _make_folder(path.parent, data_dir)
+        # Retention may have removed the one above in this instant, as an empty one.
+        with suppress(FileNotFoundError):
+            path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _write(path: Path, data: bytes, *, beside: Path | None = None) -> None:
-    _make_folder(path.parent)
     partial = (beside or path.parent) / f".{path.name}.partial"
     try:
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -45,6 +53,7 @@ class Artifacts:
     """
 
     def __init__(self, data_dir: Path, redactor: Redactor, clock: Clock, threads: Threads) -> None:
+        self._data_dir = data_dir
         self._root = data_dir / "runs"
         self._redactor = redactor
         self._clock = clock
@@ -67,23 +76,27 @@ class Artifacts:
         with holding(self._clock, "artifact"):
             await self._threads.run(call)
 
+    def _write(self, path: Path, data: bytes, *, beside: Path | None = None) -> None:
+        _make_folder(path.parent, self._data_dir)
+        _write(path, data, beside=beside)
+
     async def prepare(self, folder: Path) -> None:
         """Make a folder, such as `work()`, and those above it."""
-        await self._do(lambda: _make_folder(folder))
+        await self._do(lambda: _make_folder(folder, self._data_dir))
 
     async def payload(self, slug: str, run_id: str, name: str, payload: bytes) -> Path:
         """Write a trigger's payload into `work/`, byte for byte, and return its path."""
         path = self.work(slug, run_id) / name
         # What a clone has under the name of the partial may be a link to anywhere.
         beside = self.folder(slug, run_id)
-        await self._do(lambda: _write(path, payload, beside=beside))
+        await self._do(lambda: self._write(path, payload, beside=beside))
         return path
 
     async def text(self, slug: str, run_id: str, name: str, text: str) -> Path:
         """Write one text file into the run's folder and return its path."""
         path = self.folder(slug, run_id) / name
         data = self._redactor.text(text).encode("utf-8", "backslashreplace")
-        await self._do(lambda: _write(path, data))
+        await self._do(lambda: self._write(path, data))
         return path
 
     async def result(self, run: RunRecord) -> None:

@@ -22,6 +22,7 @@ repaired copy back, without its checksum,
 or by deleting it, which forgets the pins on purpose.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -65,7 +66,8 @@ class SessionPins(Pins):
     Each call is durable when it returns, calls are serialised, and several objects on one folder,
     in one process or in many, may be used at once. Disk work runs in a worker thread; a call that
     is cancelled has either not begun or is carried out wholly. The folder is created by the first
-    write, for its owner alone (0700, files 0600).
+    write, for its owner alone (0700, files 0600); one that was there and is gone is never made in
+    its place, and every call is refused until it is back.
 
     Args:
         data_dir: the folder that holds both files.
@@ -191,11 +193,13 @@ class _Damaged(Exception):  # noqa: N818  a signal within this module
     """The file is not what was written; the message says where."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class _Files:
     """The two files of one folder, read and written in the calling thread."""
 
     folder: Path
+    _seen: bool = False
+    """The folder was there: when it is not, somebody moved it away."""
 
     @property
     def log(self) -> RotationLog:
@@ -203,6 +207,7 @@ class _Files:
 
     def load(self) -> _State:
         with _translated(self.folder):
+            self._look()
             try:
                 return self._read()
             except _Damaged:
@@ -235,9 +240,18 @@ class _Files:
             self.log.append(line)
             return pin
 
+    def _look(self) -> None:
+        if self.folder.is_dir():
+            self._seen = True
+        elif self._seen:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.folder))
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._look()
+        if not self._seen:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._seen = True
         handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             try:
@@ -308,11 +322,14 @@ def _translated(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        usual = "let the engine's user own the data folder"
+        if isinstance(error, FileNotFoundError):
+            usual = "put the data folder back where it was"
         raise StoreError(
             Problem(
                 code="pins-inaccessible",
                 message=f"the pins cannot be read or written: {error.strerror or error}",
-                remedy=remedy_for(error, "let the engine's user own the data folder"),
+                remedy=remedy_for(error, usual),
                 path=Path(os.fsdecode(error.filename)) if error.filename else folder / _PINS,
             )
         ) from error
