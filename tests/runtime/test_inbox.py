@@ -592,6 +592,13 @@ async def test_a_failure_whose_problem_is_none_is_told_by_its_class(
     assert event.data["reason"].startswith("MailError")
 
 
+class Rude:
+    """What ends the process of whoever looks at it."""
+
+    def __bool__(self) -> bool:
+        raise SystemExit
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -599,6 +606,7 @@ async def test_a_failure_whose_problem_is_none_is_told_by_its_class(
         (MailBatch(messages=(), mark=""), "mark of the batch is blank"),
         (MailBatch(messages=(), mark="m" * 5000), "over 4096"),
         (MailBatch(messages=(object(),), mark="2"), "no MailMessage"),  # type: ignore[arg-type]
+        (MailBatch(messages=(), mark="2", restarted=Rude()), "looked into: SystemExit"),  # type: ignore[arg-type]
     ],
 )
 async def test_a_batch_that_breaks_the_contract_counts_as_no_poll(

@@ -9,7 +9,7 @@ Whatever is killed when, the next poll begins at mail that nobody has dealt with
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import attrs
 
@@ -20,12 +20,12 @@ __all__ = [
     "Batch",
     "Standing",
     "Unreadable",
-    "batch_fault",
     "inbox_key",
     "inbox_prefix",
     "message_digest",
     "message_lines",
     "shortened",
+    "sound_batch",
     "trigger_payload",
 ]
 
@@ -37,6 +37,7 @@ LONGEST_MARK: Final = 4096
 _LISTED: Final = 20
 _LONGEST_TEXT: Final = 1000
 _VERSION: Final = 1
+_DMARC: Final[Mapping[str, Literal["pass", "fail"]]] = {"pass": "pass", "fail": "fail"}
 _SAME: Final = ("message-id", "from", "date")
 
 
@@ -169,16 +170,32 @@ def _texts(value: object) -> tuple[str, ...]:
 # ---- what a poll brought
 
 
-def batch_fault(batch: object, *, after: str | None) -> str:
-    """Say in what a poll's answer breaks the contract of `MailSource`; "" when it keeps it.
+def sound_batch(batch: object, *, after: str | None) -> MailBatch | str:
+    """A poll's answer made of plain values, or in what it breaks the contract of `MailSource`.
 
-    Only what the source itself is answerable for counts, never what somebody wrote into a mail.
+    Only what the source itself is answerable for counts, never what somebody wrote into a mail. Its
+    texts may be of classes of its own, as those of `email` are: what is returned has none of them,
+    so that no code of the source runs behind this. One that raises here breaks the contract.
+
+    Args:
+        batch: what `poll` returned.
+        after: the mark that it was asked with.
     """
+    try:
+        return _plain_batch(batch, after)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  a source's own value may break in any of its parts
+        return f"the batch cannot be looked into: {type(error).__name__}"
+
+
+def _plain_batch(batch: object, after: str | None) -> MailBatch | str:
     if not isinstance(batch, MailBatch):
         return f"poll returned {type(batch).__name__} and no MailBatch"
-    mark: object = batch.mark
-    if not isinstance(mark, str) or not mark:
-        return f"the mark of the batch is {_named(mark)} and no text"
+    given: object = batch.mark
+    mark = _plain(given)
+    if not mark:
+        return f"the mark of the batch is {_named(given)} and no text"
     if len(mark) > LONGEST_MARK:
         return f"the mark of the batch has {len(mark)} characters, over {LONGEST_MARK}"
     if not _is_storable(mark):
@@ -186,39 +203,48 @@ def batch_fault(batch: object, *, after: str | None) -> str:
     messages: object = batch.messages
     if not isinstance(messages, tuple | list):
         return f"the messages of the batch are {_named(messages)} and no tuple"
+    plain: list[MailMessage] = []
     for message in messages:
-        fault = _message_fault(message)
-        if fault:
-            return fault
-    if messages and mark == after:
+        found = _plain_message(message)
+        if isinstance(found, str):
+            return found
+        plain.append(found)
+    if plain and mark == after:
         return "the batch holds messages, and its mark is the one that was asked with"
-    return ""
+    return MailBatch(messages=tuple(plain), mark=mark, restarted=bool(batch.restarted))
 
 
-def _message_fault(message: object) -> str:
+def _plain_message(message: object) -> MailMessage | str:
     if not isinstance(message, MailMessage):
         return f"the batch holds {_named(message)} and no MailMessage"
-    given: tuple[object, ...] = (message.id, message.thread_id)
-    if not isinstance(given[0], str) or not message.id:
+    given: tuple[object, object, object] = (message.id, message.thread_id, message.dmarc)
+    name, thread_id, dmarc = map(_plain, given)
+    if not name:
         return f"the id of a message is {_named(given[0])} and no text"
-    if given[1] is not None and not isinstance(given[1], str):
+    if given[1] is not None and thread_id is None:
         return f"the thread_id of a message is {_named(given[1])} and no text"
-    headers: object = message.headers
-    if not isinstance(headers, tuple | list) or not all(_is_header(each) for each in headers):
-        return "the headers of a message are no pairs of texts"
-    return ""
-
-
-def _is_header(header: object) -> bool:
-    return (
-        isinstance(header, tuple | list)
-        and len(header) == 2
-        and all(isinstance(part, str) for part in header)
+    listed: object = message.headers
+    headers: list[tuple[str, str]] = []
+    for header in listed if isinstance(listed, tuple | list) else [None]:
+        pair = list(map(_plain, header)) if isinstance(header, tuple | list) else []
+        if len(pair) != 2 or pair[0] is None or pair[1] is None:
+            return "the headers of a message are no pairs of texts"
+        headers.append((pair[0], pair[1]))
+    return MailMessage(
+        id=name,
+        headers=tuple(headers),
+        thread_id=thread_id,
+        dmarc=_DMARC.get(dmarc or ""),
     )
 
 
+def _plain(value: object) -> str | None:
+    """A text without the class that it may be of; None for what is no text."""
+    return str.__str__(value) if isinstance(value, str) else None
+
+
 def _named(value: object) -> str:
-    return "blank" if value == "" else type(value).__name__
+    return "blank" if _plain(value) == "" else type(value).__name__
 
 
 def _is_storable(text: str) -> bool:

@@ -25,10 +25,10 @@ from drumbeat.core.inbox import (
     Batch,
     Standing,
     Unreadable,
-    batch_fault,
     inbox_key,
     message_digest,
     shortened,
+    sound_batch,
     trigger_payload,
 )
 from drumbeat.core.messages import exactly
@@ -299,11 +299,12 @@ class Inboxes:
         )
         if isinstance(answer, Raised):
             await self._came_to_nothing(box, answer)
-        elif fault := batch_fault(answer, after=after):
-            await self._failed(box, "mail-batch-invalid", fault, kind=fault)
+            return
+        batch = sound_batch(answer, after=after)
+        if isinstance(batch, str):
+            await self._failed(box, "mail-batch-invalid", batch, kind=batch)
         else:
-            assert isinstance(answer, MailBatch)  # `batch_fault` has looked
-            await self._take(box, mark, standing, answer)
+            await self._take(box, mark, standing, batch)
 
     async def _came_to_nothing(self, box: _Box, raised: Raised) -> None:
         services, error = self.services, raised.error
