@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from drumbeat import Client, DrumbeatError, Event, Fire, NotFound, Receipt, StoreError
 from drumbeat.runtime.store import SqliteStore
-from drumbeat.testing import ScriptedAgent, drive
+from drumbeat.testing import drive
 
 pytestmark = pytest.mark.anyio
 
@@ -532,11 +532,7 @@ async def test_status_of_a_client_beside_a_run(host: Any) -> None:
     host.write()
     host.write("next")
 
-    async def think(turn: Any) -> str:
-        await host.clock.sleep(timedelta(minutes=30))
-        return "done"
-
-    host.agent = ScriptedAgent(default=think)
+    host.agent = host.sleeper(timedelta(minutes=30))
     async with host.engine(settings={"max_concurrent_runs": 1}) as engine, host.client() as reader:
         await engine.fire("check")
         await engine.fire("next")

@@ -14,7 +14,6 @@ from drumbeat.runtime.presence import Presence
 from drumbeat.runtime.schedule_marks import Standing
 from drumbeat.runtime.settlement import Settlement
 from drumbeat.runtime.store import SqliteStore
-from drumbeat.testing import ScriptedAgent
 
 pytestmark = pytest.mark.anyio
 
@@ -142,11 +141,7 @@ async def test_leases_that_could_not_be_renewed_are_renewed_the_next_time(
 ) -> None:
     host.write()
 
-    async def think(_: Any) -> str:
-        await host.clock.sleep(HOUR / 2)
-        return "done"
-
-    host.agent = ScriptedAgent(default=think)
+    host.agent = host.sleeper(HOUR / 2)
     async with host.engine() as engine, anyio.create_task_group() as group:
         mistakes = Mistakes(monkeypatch, engine._life.services.store, "renew")
         group.start_soon(engine.run, "check")

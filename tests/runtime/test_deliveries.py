@@ -8,9 +8,9 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
-from drumbeat import DeliveryIntent, DeliveryRefused, Receipt, Turn
+from drumbeat import DeliveryIntent, DeliveryRefused, Receipt
 from drumbeat.runtime.store import SqliteStore
-from drumbeat.testing import RecordingDeliverer, ScriptedAgent, drive
+from drumbeat.testing import RecordingDeliverer, drive
 
 pytestmark = pytest.mark.anyio
 
@@ -284,11 +284,7 @@ async def test_leaving_gives_the_last_intents_a_chance_to_go_out(host: Any) -> N
     """Also that of the run which the leaving itself interrupted."""
     host.write()
 
-    async def think(turn: Turn) -> str:
-        await host.clock.sleep(HOUR)
-        return "done"
-
-    host.agent = ScriptedAgent(default=think)
+    host.agent = host.sleeper(HOUR)
     async with host.engine() as engine:
         await engine.fire("check")
         await host.clock.advance(MINUTE)

@@ -770,11 +770,7 @@ async def test_who_is_cancelled_with_the_engine_hears_of_that(host: Any) -> None
     """And not that the engine stopped, which he brought about."""
     host.write()
 
-    async def think(turn: Any) -> str:
-        await host.clock.sleep(HOUR)
-        return "done"
-
-    host.agent = ScriptedAgent(default=think)
+    host.agent = host.sleeper(HOUR)
     with anyio.fail_after(30), anyio.CancelScope() as scope:
         async with host.engine() as engine, anyio.create_task_group() as group:
 

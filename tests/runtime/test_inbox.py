@@ -145,12 +145,8 @@ async def test_the_run_finds_who_wrote_in_a_file_and_is_told_that_it_is_data(
 async def test_nothing_is_asked_while_the_fire_of_a_batch_is_out_and_at_once_when_it_is_settled(
     host: Any, box: Mailbox
 ) -> None:
-    async def think(turn: Turn) -> str:
-        await host.clock.sleep(47 * MINUTE)
-        return "done"
-
     job(host)
-    host.agent = ScriptedAgent(default=think)
+    host.agent = host.sleeper(47 * MINUTE)
     async with host.engine(mail={"imap": box}) as engine:
         await pass_time(engine, MINUTE)
         box.mail("One")
@@ -346,12 +342,8 @@ async def test_a_later_attempt_is_told_that_the_earlier_one_failed(host: Any, bo
 async def test_mail_of_a_cancelled_run_is_parked_and_not_tried_again(
     host: Any, box: Mailbox
 ) -> None:
-    async def think(turn: Turn) -> str:
-        await host.clock.sleep(HOUR)
-        return "done"
-
     job(host)
-    host.agent = ScriptedAgent(default=think)
+    host.agent = host.sleeper(HOUR)
     async with host.engine(mail={"imap": box}) as engine:
         await pass_time(engine, MINUTE)
         box.mail("One")
@@ -412,12 +404,8 @@ async def test_a_restart_loses_no_mark_and_finds_what_came_meanwhile(
 async def test_an_interrupted_run_over_mail_is_made_up_for_at_once_and_later_with_pauses(
     host: Any, box: Mailbox
 ) -> None:
-    async def think(turn: Turn) -> str:
-        await host.clock.sleep(50 * MINUTE)
-        return "done"
-
     job(host)
-    host.agent = ScriptedAgent(default=think)
+    host.agent = host.sleeper(50 * MINUTE)
     async with host.engine(mail={"imap": box}) as engine:
         await pass_time(engine, MINUTE)
         box.mail("One")

@@ -67,11 +67,7 @@ async def test_what_is_pending_keeps_its_run_and_its_folder(host: Any) -> None:
 async def test_a_run_that_is_going_keeps_everything(host: Any) -> None:
     host.write()
 
-    async def think(turn: Any) -> str:
-        await host.clock.sleep(20 * DAY)
-        return "done"
-
-    host.agent = ScriptedAgent(default=think)
+    host.agent = host.sleeper(20 * DAY)
     settings = {**SHORT, "run_timeout": 100 * DAY}
     async with host.engine(settings=settings) as engine:
         await engine.fire("check")

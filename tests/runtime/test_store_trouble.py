@@ -192,11 +192,7 @@ async def test_trouble_that_nothing_is_due_for_is_noticed_to_be_over(host: Any) 
 async def test_a_finished_result_is_held_and_committed_when_there_is_room(host: Any) -> None:
     host.write()
 
-    async def think(turn: Turn) -> str:
-        await host.clock.sleep(MINUTE)
-        return "done"
-
-    host.agent = ScriptedAgent(default=think)
+    host.agent = host.sleeper(MINUTE)
     store = failing(host)
     async with host.engine(store=store) as engine:
         await engine.fire("check")
