@@ -33,6 +33,7 @@ from drumbeat import (
 )
 from drumbeat.cli.commands import drumbeat
 from drumbeat.cli.examined import Examined, alone
+from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.runtime.store_schema import SCHEMA_VERSION
 from drumbeat.testing import ManualClock, ScriptedAgent, ScriptedMailbox, drive
@@ -127,9 +128,8 @@ def test_status_shows_what_runs_waits_and_is_paused(workspace: Path) -> None:
         await store.open(holder=None, lease=timedelta(hours=1))
         claim = await store.claim_fire(now=now + timedelta(seconds=5), run_id="20260302T1-ab")
         assert claim is not None
-        from drumbeat.testing._store import _going
-
-        await store.record(claim=claim, run=_going(claim))
+        assert claim.fire is not None
+        await store.record(claim=claim, run=unfinished(claim, claim.fire, at=now))
         await store.close()
 
     anyio.run(begin)
