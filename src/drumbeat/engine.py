@@ -671,9 +671,7 @@ class Engine(Client):
         if self._life is None:
             return await super()._survey()
         services = self._life.services
-        return Survey(
-            workspace=services.known_workspace, last_good=dict(services.workspace.last_good)
-        )
+        return Survey(workspace=services.known_workspace, last_good=services.workspace.last_good)
 
     async def _rules(self, store: Store | None) -> Rules:
         return await super()._rules(store) if self._life is None else self._life.rules

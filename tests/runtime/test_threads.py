@@ -138,7 +138,7 @@ async def test_what_grows_with_the_schedules_of_a_workspace_is_worked_out_in_thr
     assert "client.py:upcoming" in called
     of_all = {
         *("preview.py:_planned", "schedule_marks.py:standing", "schedule_marks.py:kept_rule"),
-        *("workspace.py:_workspace", "workspace.py:_change", "agenda.py:_follow"),
+        *("workspace.py:_seen", "workspace.py:_change", "agenda.py:_follow"),
     }
     assert called & of_all == set()
     files = ("planner.py:set", "planner.py:upcoming", "schedule.py:", "slots.py:", "cron.py:")

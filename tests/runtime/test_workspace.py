@@ -491,6 +491,17 @@ async def test_a_folder_that_goes_with_its_last_file_lets_the_other_go_on(root: 
     assert (await cache.reload()).error is None
 
 
+async def test_what_each_event_asks_for_is_worked_out_once_for_each_look(root: Path) -> None:
+    """It goes through all files, and senders decide how many events come."""
+    cache = WorkspaceCache(root)
+    put(root, "a.md")
+    put(root, "b.md", "broken")
+    await cache.reload()
+    assert (cache.slugs, set(cache.last_good)) == ({"a", "b"}, {"a"})
+    for name in ("slugs", "last_good", "said_routes", "workspace"):
+        assert getattr(cache, name) is getattr(cache, name)
+
+
 async def test_a_folder_that_cannot_be_read_keeps_its_files_and_no_others(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,31 +158,30 @@ class WorkspaceCache:
     ) -> None:
         self._path = Path(path).absolute()
         self._systems = systems
-        self._files: Mapping[Path, _File] = {}
-        self._workspace = Workspace(path=self._path, automations=(), problems={}, packs=())
-        self._slugs: set[str] = set()
+        nothing = Workspace(path=self._path, automations=(), problems={}, packs=())
+        self._seen = _Seen(workspace=nothing)
         self._lock = anyio.Lock()
         self._threads = threads or Threads()
 
     @property
     def workspace(self) -> Workspace:
         """The workspace as the last reload that succeeded left it."""
-        return self._workspace
+        return self._seen.workspace
 
     @property
-    def slugs(self) -> set[str]:
+    def slugs(self) -> frozenset[str]:
         """Those for which a file stands in it, broken or not."""
-        return self._slugs
+        return self._seen.slugs
 
     @property
     def last_good(self) -> Mapping[str, Automation]:
         """By slug, the last version that loaded of every file that stands there, broken or not."""
-        return {file.good.slug: file.good for file in self._files.values() if file.good is not None}
+        return self._seen.last_good
 
     @property
     def said_routes(self) -> Mapping[str, str]:
         """By slug, the webhook routes that broken job files seem to ask for."""
-        return {path.stem: file.said_route for path, file in self._files.items() if file.said_route}
+        return self._seen.said_routes
 
     async def reload(self, *, removing: bool = True) -> WorkspaceChange:
         """Look at the folder again, in a thread; concurrent calls wait for each other.
@@ -196,19 +195,18 @@ class WorkspaceCache:
             The change since the last reload. What of the workspace cannot be read is its `error`.
         """
         async with self._lock:
-            before, known = self._workspace, self._files
+            before = self._seen
 
-            def look() -> tuple[dict[Path, _File], set[str], WorkspaceChange]:
-                files, faults = _scan(self._path, known, self._systems, removing=removing)
-                after = _workspace(self._path, files)
+            def look() -> tuple[_Seen, WorkspaceChange]:
+                files, faults = _scan(self._path, before.files, self._systems, removing=removing)
+                after = _seen(self._path, files)
                 wrong = WorkspaceError(faults) if faults else None
-                return files, standing_slugs(after), _change(before, after, wrong)
+                return after, _change(before.workspace, after.workspace, wrong)
 
             try:
-                self._files, self._slugs, change = await self._threads.run(look)
+                self._seen, change = await self._threads.run(look)
             except WorkspaceError as error:
-                return WorkspaceChange(workspace=before, error=error, blind=True)
-            self._workspace = change.workspace
+                return WorkspaceChange(workspace=before.workspace, error=error, blind=True)
             return change
 
     async def read(self, slug: str) -> Automation:
@@ -220,7 +218,7 @@ class WorkspaceCache:
             NotFound: there is no such file at this moment; one that is being replaced may be back
                 a moment later.
         """
-        return await self._threads.run(_read, self._path, slug, self._files, self._systems)
+        return await self._threads.run(_read, self._path, slug, self._seen.files, self._systems)
 
     async def is_broken(self, automation: Automation) -> bool:
         """Whether the file of one of its automations, as it lies on the disk, is broken by itself.
@@ -230,7 +228,7 @@ class WorkspaceCache:
         """
         path = Path(str(automation.path))
         return await self._threads.run(
-            _is_broken, self._path, path, self._files.get(path), self._systems
+            _is_broken, self._path, path, self._seen.files.get(path), self._systems
         )
 
 
@@ -250,6 +248,17 @@ class _File:
     said_route: str = ""
     last: LastRead = attrs.field(factory=LastRead)
     missing: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class _Seen:
+    """What a look at the files found, and what is asked of it for each event and each turn."""
+
+    workspace: Workspace
+    files: Mapping[Path, _File] = attrs.field(factory=dict)
+    slugs: frozenset[str] = frozenset()
+    last_good: Mapping[str, Automation] = attrs.field(factory=dict)
+    said_routes: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def _look(
@@ -367,6 +376,17 @@ def _scan(
         elif not file.missing:
             files[path] = attrs.evolve(file, missing=True)
     return files, tuple(listing.faults.values())
+
+
+def _seen(root: Path, files: Mapping[Path, _File]) -> _Seen:
+    workspace = _workspace(root, files)
+    return _Seen(
+        files=files,
+        workspace=workspace,
+        slugs=frozenset(standing_slugs(workspace)),
+        last_good={file.good.slug: file.good for file in files.values() if file.good is not None},
+        said_routes={path.stem: file.said_route for path, file in files.items() if file.said_route},
+    )
 
 
 def _workspace(root: Path, files: Mapping[Path, _File]) -> Workspace:
