@@ -2,7 +2,6 @@
 
 import runpy
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -111,33 +110,29 @@ def test_a_kill_at_any_statement_of_an_upgrade_leaves_one_schema_or_the_other(
 ) -> None:
     whole = restore(version, tmp_path / "whole")
     before = rows(whole)
-    ended, number = False, 0
-    while not ended:
-        number += 1
-        path = tmp_path / f"kill-{number}" / "drumbeat.db"
-        path.parent.mkdir()
-        shutil.copy(whole, path)
-        ended = upgrade(path, number)
-        assert version_of(path) in (version, SCHEMA_VERSION), number
-        assert rows(path) == before, number
+    left = []
+    for path in upgraded(whole, tmp_path):
+        left.append(version_of(path))
+        assert rows(path) == before, path
         prepare(path, busy=BUSY)
         assert version_of(path) == SCHEMA_VERSION
-        assert rows(path) == before, number
+        assert rows(path) == before, path
         backup = path.with_name(f"{path.name}.v{version}.backup")
-        assert rows(backup) == before, number
-        shutil.rmtree(path.parent)
-    assert number > 10
+        assert rows(backup) == before, path
+    assert set(left) == {version, SCHEMA_VERSION}
+    assert len(left) > 10
 
 
-UPGRADE = """
-import os, signal, sqlite3, sys
+UPGRADES = """
+import os, shutil, signal, sqlite3, sys
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 from drumbeat.runtime.store_schema import prepare
 
-left = int(sys.argv[2])
+whole, folder = map(Path, sys.argv[1:])
+left = 0
 
 def count(_):
     global left
@@ -151,14 +146,33 @@ class Counted(sqlite3.Connection):
         self.set_trace_callback(count)
 
 sqlite3.connect = partial(sqlite3.connect, factory=Counted)
-prepare(Path(sys.argv[1]), busy=timedelta(seconds=5))
+number, status = 0, None
+while status != 0:
+    number += 1
+    path = folder / f"kill-{number}" / "drumbeat.db"
+    path.parent.mkdir()
+    shutil.copy(whole, path)
+    child = os.fork()
+    if not child:
+        left = number
+        prepare(path, busy=timedelta(seconds=5))
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -signal.SIGKILL), status
+    print(path)
 """
 
 
-def upgrade(path: Path, number: int) -> bool:
-    """Upgrade in a process of its own that is killed before its statement `number`."""
+def upgraded(whole: Path, folder: Path) -> list[Path]:
+    """Copies that were upgraded, each in a process that was killed a statement later.
+
+    The last is whole. Forked from a process of one thread, which this one need not be.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", UPGRADE, str(path), str(number)], check=False, timeout=60
+        [sys.executable, "-c", UPGRADES, str(whole), str(folder)],
+        check=True,
+        timeout=240,
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    assert done.returncode in (0, -signal.SIGKILL)
-    return done.returncode == 0
+    return [Path(line) for line in done.stdout.splitlines()]
