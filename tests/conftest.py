@@ -48,10 +48,13 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[WorkspaceCache]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let no async test wait for ever for an event that does not come."""
+    """Let no async test wait for ever for an event that does not come, and mark those on trio."""
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = _ended(item.obj)
+            given = item.callspec.params if hasattr(item, "callspec") else {}
+            if given.get("anyio_backend") == "trio":
+                item.add_marker("trio")
 
 
 def _ended(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:

@@ -44,6 +44,7 @@ def left(world: Path) -> list[str]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
+@pytest.mark.long
 def test_killed_hosts_lose_nothing_that_they_accepted(tmp_path: Path) -> None:
     """Ten kills on each backend, over the steps in an order that the seed gives."""
     for number, backend in enumerate(("asyncio", "trio")):

@@ -105,6 +105,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     machine.end()
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_runs_whatever_is_killed(machine: Machine) -> None:
     """None is lost, none runs beyond its second attempt, and that one is told of the first."""
     chance = random.Random(7)

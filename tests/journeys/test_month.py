@@ -105,6 +105,7 @@ async def month(
 
 
 @on_asyncio
+@pytest.mark.long
 async def test_a_month_is_complete(workspace: Path, write: Callable[..., None]) -> None:
     """Thirty days with a change of the clocks: no slot is lost, doubled or moved."""
     write("poll", POLL)
@@ -148,6 +149,7 @@ async def test_a_month_is_complete(workspace: Path, write: Callable[..., None]) 
 
 
 @on_trio
+@pytest.mark.long
 async def test_a_restart_changes_nothing(
     tmp_path: Path, write: Callable[..., None], workspace: Path
 ) -> None:
@@ -178,6 +180,7 @@ async def test_a_restart_changes_nothing(
     assert facts(again_runs) == facts(runs)
 
 
+@pytest.mark.long
 async def test_a_restart_in_the_night_of_the_change_changes_nothing(
     workspace: Path, write: Callable[..., None]
 ) -> None:

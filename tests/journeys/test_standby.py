@@ -57,6 +57,7 @@ def command(machine: Any, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_a_standby_takes_over_from_an_engine_that_was_killed(
     machine: Any, write: Callable[..., None]
 ) -> None:

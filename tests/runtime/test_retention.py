@@ -365,6 +365,7 @@ async def test_what_was_off_for_long_lets_go_after_a_day(host: Any) -> None:
 
 # A week of fires is thousands of transactions, whatever the backend.
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.long
 async def test_sizes_level_off(host: Any) -> None:
     """A week of four automations every 15 minutes, of which a day is kept."""
     for number in range(4):
