@@ -3,6 +3,7 @@
 from typing import Final
 
 import attrs
+from anyio.lowlevel import checkpoint
 
 from drumbeat.core.model import Cause, DeliveryIntent, Event, Receipt, RunRecord, Sent
 from drumbeat.core.redaction import Redactor
@@ -13,6 +14,9 @@ __all__ = ["acknowledge", "pull"]
 
 _WITH_PAYLOAD: Final = frozenset[Cause]({"webhook", "inbox", "manual"})
 """What comes from outside, or by hand, may bring one."""
+
+_AT_ONCE: Final = 64
+"""So many are redacted before others have a turn: there may be thousands."""
 
 
 async def pull(
@@ -26,8 +30,10 @@ async def pull(
     runs = await store.runs(sent=sent, limit=None, payloads=False)
     intents = [run.intent for run in reversed(runs) if run.intent is not None][:limit]
     found: list[DeliveryIntent] = []
-    for intent in intents:
+    for number, intent in enumerate(intents, start=1):
         fire = intent.fire
+        if number % _AT_ONCE == 0:
+            await checkpoint()
         if payloads and fire.cause in _WITH_PAYLOAD:
             # A fire that was purged meanwhile is as the intent has it.
             (fire,) = await store.fires(id=fire.id, limit=1) or (fire,)
