@@ -24,7 +24,7 @@ from invariants import violations
 from lives import STEPS, Ledger, lay_out, live
 
 AT_RANDOM = "at random"
-RARE = ("take_over", "purge", "poll", "renew")
+RARE = ("take_over", "purge", "poll", "renew", "tidy")
 """Steps that a life reaches seldom."""
 _LONGEST = 2.0
 """Real seconds after which a life that did not reach its step is killed from outside."""

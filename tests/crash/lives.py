@@ -73,10 +73,11 @@ STEPS = (
     *(f"{name}:{when}" for name in STORE_STEPS for when in ("before", "inside", "after")),
     *(f"pins.{name}:{when}" for name in ("set", "rotate") for when in ("before", "after")),
     *(f"{name}:{when}" for name in ("turn", "deliver") for when in ("before", "after")),
+    *(f"tidy:{when}" for when in ("before", "aside", "inside", "after")),
     "artifact:opened", "artifact:renamed", "poll:after", "told:before",
 )  # fmt: skip
-"""Where a life may end: accept, claim, run, turn, settle, deliver, record: before, inside and after
-their transactions, and the files beside them."""
+"""Where a life may end: accept, claim, run, turn, settle, deliver, record, forget: before, inside
+and after their transactions, and the files beside them."""
 
 
 def lay_out(workspace: Path) -> None:
@@ -267,8 +268,22 @@ async def live(
     data_dir = folder / "workspace" / ".drumbeat"
     clock = FastClock(began)
 
+    going: list[str] = []
+
     def look(event: str, args: tuple[Any, ...]) -> None:
         path = str(args[0]) if args else ""
+        if "/runs/.gone" in path:
+            # Of a folder that goes: it lies aside, and its files and then itself are removed.
+            if event == "shutil.rmtree":
+                steps.reach("tidy:aside")
+                going.append(path)
+            if event == "os.rmdir":
+                steps.reach("tidy:after")
+                going.clear()
+        elif event == "os.rename" and "/runs/.gone" in str(args[1]):
+            steps.reach("tidy:before")
+        elif event == "os.remove" and going:
+            steps.reach("tidy:inside")
         if event == "open" and "/runs/" in path:
             steps.reach("artifact:opened")
         if event == "os.rename" and "/runs/" in path:

@@ -331,18 +331,42 @@ async def test_a_file_that_grows_while_it_is_laid_stays_within_the_limit(
 ) -> None:
     """As one that somebody writes into without end."""
     source = skill(tmp_path / "ours", "stock")
-    copy, copied = skills._copy_file, list[Path]()
+    copy, sizes = skills._copy_file, list[int]()
 
     def and_grow(chunks: Any, target: Path, mode: int) -> None:
         os.truncate(source / "SKILL.md", 17 * 1024 * 1024)
-        copied.append(target)
-        copy(chunks, target, mode)
+        try:
+            copy(chunks, target, mode)
+        finally:
+            sizes.append(target.stat().st_size)
 
     monkeypatch.setattr(skills, "_copy_file", and_grow)
     with pytest.raises(DrumbeatError, match="16 MiB") as caught:
         await laid(source, tmp_path / "work")
     assert caught.value.problem.code == "skill-broken"
-    assert [path.stat().st_size <= 16 * 1024 * 1024 for path in copied] == [True]
+    assert [size <= 16 * 1024 * 1024 for size in sizes] == [True]
+
+
+async def test_half_of_the_skills_is_not_left_where_there_is_no_room_for_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was laid may be what fills the disk, on which the failure has to be written."""
+    ours = {name: skill(tmp_path / "ours", name) for name in ("mail", "stock")}
+    work = tmp_path / "work"
+    skill(work / "skills", "theirs")
+    copy = skills._copy_file
+
+    def and_fill(chunks: Any, target: Path, mode: int) -> None:
+        copy(chunks, target, mode)
+        if target.parent.name == "stock":
+            raise OSError(28, "No space left on device", str(target))
+
+    monkeypatch.setattr(skills, "_copy_file", and_fill)
+    with pytest.raises(DrumbeatError, match="No space left") as caught:
+        await lay_skills(ours, work)
+    assert caught.value.problem.code == "work-folder-unwritable"
+    assert "free space" in caught.value.problem.remedy
+    assert [path.name for path in (work / "skills").iterdir()] == ["theirs"]
 
 
 async def test_a_file_that_cannot_be_read_to_its_end_is_no_trouble_of_the_working_folder(

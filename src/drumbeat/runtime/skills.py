@@ -8,6 +8,7 @@ that is damaged is an error and not none: an agent without it would do other wor
 
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
@@ -191,14 +192,21 @@ def _lay(ours: Mapping[str, Path], folder: Path) -> Laid:
     place = folder / SKILLS
     theirs = _theirs(folder, place)
     laid: list[str] = []
+    made: list[Path] = []
     if ours.keys() - theirs.keys():
         try:
             place = _place(folder, place)
             for name, source in ours.items():
                 if name not in theirs:
-                    _copy(source, _free(place / name))
+                    made.append(_free(place / name))
+                    _copy(source, made[-1])
                     laid.append(name)
-        except OSError as error:
+        except (OSError, DrumbeatError) as error:
+            # Half of them are of no use, and may be what fills the disk.
+            for target in made:
+                shutil.rmtree(target, ignore_errors=True)
+            if isinstance(error, DrumbeatError):
+                raise
             raise DrumbeatError(
                 Problem(
                     code="work-folder-unwritable",
