@@ -210,8 +210,16 @@ def test_what_an_author_would_mend_otherwise_has_a_code_of_its_own(stderr: str, 
     assert problem.remedy
 
 
-def test_a_full_disk_is_no_fault_of_the_repository() -> None:
-    problem = clone_problem(ADDRESS, "fatal: write error: No space left on device", ended="x")
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        "fatal: write error: No space left on device",
+        "fatal: sha1 file 'pack' write error. Out of diskspace",
+        "error: unable to write file a.bin: File too large",
+    ],
+)
+def test_a_full_disk_is_no_fault_of_the_repository(stderr: str) -> None:
+    problem = clone_problem(ADDRESS, stderr, ended="x")
     assert problem.code == "work-folder-unwritable"
 
 

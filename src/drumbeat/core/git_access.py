@@ -207,7 +207,10 @@ class _Kind:
 _KINDS = (
     _Kind(
         code="work-folder-unwritable",
-        words=re.compile(r"No space left on device|Disk quota exceeded|Read-only file system"),
+        words=re.compile(
+            r"No space left on device|Out of diskspace|Disk quota exceeded|Read-only file system"
+            r"|File too large"
+        ),
         remedy="make room in the data folder, and let the engine write there",
     ),
     _Kind(
