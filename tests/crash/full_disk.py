@@ -74,6 +74,16 @@ class Descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, self._before)
 
 
+class Sizes:
+    """Lets this process write to no file beyond its first byte, which also sends it SIGXFSZ."""
+
+    def begin(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+
+    def end(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+
+
 @attrs.define
 class Host:
     """The model and the way out: at the moment that is named the trouble begins."""
@@ -243,7 +253,11 @@ def main() -> None:
     for at in ("turn One.", "turn Two.", "deliver"):
         name = at.replace(" ", "-")
         found[f"disk at {at}"] = anyio.run(live, folder / name, Disk(folder), at)
-    found["descriptors"] = anyio.run(live, folder / "files", Descriptors(), "turn One.")
+    for backend in ("asyncio", "trio"):
+        for limit in (Descriptors(), Sizes()):
+            name = f"{type(limit).__name__} on {backend}"
+            workspace = folder / name.replace(" ", "-")
+            found[name] = anyio.run(live, workspace, limit, "turn One.", backend=backend)
     sys.stdout.write(json.dumps(found) + "\n")
 
 

@@ -90,10 +90,13 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(
     is_whole(told)
 
 
-def test_a_process_without_descriptors_goes_on_when_it_has_some(
-    seen: dict[str, dict[str, Any]],
+@pytest.mark.parametrize("limit", ["Descriptors", "Sizes"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_process_at_its_limits_goes_on_when_it_has_others(
+    seen: dict[str, dict[str, Any]], limit: str, backend: str
 ) -> None:
-    told = seen["descriptors"]
+    """Of open files, and of the size of each."""
+    told = seen[f"{limit} on {backend}"]
     assert told["health"]["faults"] != []
     assert told["did"] == ["turn One."]
     is_whole(told)
