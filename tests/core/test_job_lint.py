@@ -159,3 +159,40 @@ def test_a_signature_over_no_body_is_a_warning(auth: str, warned: bool) -> None:
     found = lint("webhook: x", "method: get", f"auth: {auth}")
     assert places(found) == [("signature-covers-nothing", "warning", 4, 7)][:warned]
     assert lint("webhook: x", f"auth: {auth}") == []
+
+
+@pytest.mark.parametrize(
+    "written, columns",
+    [
+        ("a==1 and b==2", [13]),
+        ("a==1, b==2", [13]),
+        ("a==1 AND b==2", [13]),
+        ("a==opened or closed", [13]),
+        ("a==opened,closed", [13]),
+        ("a==1; b==2", [13]),
+        ("a==1 & b != 2", [13]),
+        ("a~=1 b==2 && c == x and y || d==1", [13, 28]),
+        ("a==Anderson", []),
+        ("a==nor mandatory", []),
+        ("a==dG9rZW4==", []),
+        ("a==x =", []),
+        ('a==["bug","docs"]', []),
+        ('a=={"b":1,"c":2}', []),
+        ("a==1 && b==2 || c~=page me", []),
+    ],
+)
+def test_a_filter_whose_text_seems_to_hold_another_comparison_is_a_warning(
+    written: str, columns: list[int]
+) -> None:
+    """By the grammar it is one text, so it loads; nothing would ever run."""
+    found = lint("webhook: x", f"filter: '{written}'")
+    assert places(found) == [("filter-value-doubtful", "warning", 3, at) for at in columns]
+
+
+def test_a_doubtful_text_is_shown_with_what_it_is_compared_with() -> None:
+    (found,) = lint("webhook: x", 'filter: "a.b==1 and c==2"')
+    assert found.message == (
+        "'1 and c==2' is one text, `and` and all that follows included, with which `a.b` is "
+        "compared"
+    )
+    assert "` && `" in found.remedy

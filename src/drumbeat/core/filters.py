@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -12,7 +12,14 @@ from drumbeat.core.json_parts import MOST_PARTS, has_more_parts
 from drumbeat.core.messages import quoted, shown
 from drumbeat.errors import InvalidValue, Problem
 
-__all__ = ["Comparison", "Filter", "TooManyParts", "parse_filter", "read_payload"]
+__all__ = [
+    "Comparison",
+    "Filter",
+    "TooManyParts",
+    "doubtful_values",
+    "parse_filter",
+    "read_payload",
+]
 
 Operator: TypeAlias = Literal["==", "!=", "~="]
 
@@ -20,6 +27,8 @@ _JOINT = re.compile(r" (&&|\|\|) ")
 _UNSPACED = re.compile(r"&&|\|\|")
 _OPERATOR = re.compile(r"[=!~]=")
 _NEAR_OPERATOR = re.compile(r"=~|<=|>=|<>|[=<>~!]")
+_INNER_OPERATOR = re.compile(r"(?<=\S)\s*[=!~]=\s*(?=[^\s=])")
+_INNER_JOINT = re.compile(r"(?<=\s)(?:and|or)(?=\s)|[,;]", re.IGNORECASE)
 _KEY = re.compile(r"[^\s.=!~<>&|()\[\]\"']+")
 _INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 _FORMS = "`path==value`, `path!=value` or `path~=value`, joined by ` && ` and ` || `"
@@ -42,11 +51,15 @@ class _Number(str):
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """One comparison: the way to a value in the payload, an operator, and a text."""
+    """One comparison: the way to a value in the payload, an operator, and a text.
+
+    `column` is where the text begins in the filter; it is no part of what the comparison means.
+    """
 
     path: tuple[str, ...]
     operator: Operator
     value: str
+    column: int = attrs.field(default=1, eq=False)
 
     def holds(self, payload: Any) -> bool:
         """Whether it holds for a payload. What is missing equals and contains nothing."""
@@ -103,6 +116,36 @@ def parse_filter(text: str) -> Filter:
             every = []
         start = end if joint is None else joint.end()
     return Filter(alternatives=tuple(alternatives))
+
+
+def doubtful_values(expression: Filter) -> Iterator[Problem]:
+    """Texts that look like a second comparison, or like several values.
+
+    By the grammar all of `1 and b==2` is what `a==1 and b==2` compares `a` with, so it may be
+    meant, and hardly ever is. Lists and objects are left alone: compact JSON has commas.
+
+    Args:
+        expression: what `parse_filter` returned.
+
+    Yields:
+        One problem for each such text; its column counts in the filter.
+    """
+    for comparison in (each for every in expression.alternatives for each in every):
+        value = comparison.value
+        if value[0] in "[{":
+            continue
+        found = _INNER_JOINT.search(value) or _INNER_OPERATOR.search(value)
+        if found is None:
+            continue
+        path = ".".join(comparison.path)
+        yield Problem(
+            code="filter-value-doubtful",
+            message=f"{quoted(value)} is one text, `{found[0].strip()}` and all that follows "
+            f"included, with which `{shown(path)}` is compared",
+            remedy="join comparisons by ` && ` or ` || `, each with a path of its own; nothing is "
+            "wrong if the whole text is meant",
+            column=comparison.column,
+        )
 
 
 def read_payload(body: bytes) -> Any:
@@ -183,7 +226,7 @@ def _comparison(text: str, start: int, end: int) -> Comparison:
             f"write {shown(value[1:-1])} without quotes",
             at,
         )
-    return Comparison(path=path, operator=_OPERATORS[operator[0]], value=value)
+    return Comparison(path=path, operator=_OPERATORS[operator[0]], value=value, column=at + 1)
 
 
 _OPERATORS: Mapping[str, Operator] = {"==": "==", "!=": "!=", "~=": "~="}

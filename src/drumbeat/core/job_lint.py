@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import attrs
 
+from drumbeat.core.filters import doubtful_values, parse_filter
 from drumbeat.core.findings import finding, long_prompt_findings, placed
 from drumbeat.core.job_file import JobSource, allowed_senders
 from drumbeat.core.messages import quoted
@@ -119,4 +120,23 @@ def _signed_nothing(job: _Job) -> Iterator[Finding]:
                 )
 
 
-_RULES: tuple[_Rule, ...] = (_schedule, _senders, _long_prompt, _signed_nothing)
+def _doubtful_filter(job: _Job) -> Iterator[Finding]:
+    """A filter whose text seems to hold what was meant to be another comparison."""
+    node = job.value("filter")
+    for trigger in job.automation.triggers:
+        if (
+            isinstance(trigger, WebhookTrigger)
+            and trigger.filter is not None
+            and isinstance(node, ScalarNode)
+        ):
+            for problem in doubtful_values(parse_filter(trigger.filter)):
+                yield placed(problem, node, job.text, severity="warning")
+
+
+_RULES: tuple[_Rule, ...] = (
+    _schedule,
+    _senders,
+    _long_prompt,
+    _signed_nothing,
+    _doubtful_filter,
+)
