@@ -588,6 +588,7 @@ def test_run_calls_an_unknown_slug_wrong_usage(workspace: Path) -> None:
     assert result.exit_code == 2
     assert "greting" in result.stderr
     assert "Traceback" not in result.output
+    assert not (workspace / ".drumbeat").exists()  # no engine was there
 
 
 @pytest.mark.parametrize("command", [["run", "greeting"], ["serve"]])
@@ -922,3 +923,11 @@ def test_an_automation_can_be_tried_without_an_agent_of_one_s_own(workspace: Pat
     result = call("run", "greeting", "--agent", agent, "--workspace", workspace)
     assert result.exit_code == 0
     assert "greeting succeeded" in result.stdout
+
+
+def test_without_a_command_the_help_is_printed_once() -> None:
+    result = call()
+    assert result.exit_code == 2
+    assert result.output.count("Usage: drumbeat") == 1
+    assert "Error" not in result.output
+    assert "doctor" in result.output

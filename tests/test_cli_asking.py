@@ -169,7 +169,7 @@ def test_a_run_can_be_left_to_whatever_engine_is_there_then() -> None:
 @pytest.mark.slow
 def test_beside_an_engine_it_is_taken_up(workspace: Path) -> None:
     async def beside() -> tuple[Result, Any]:
-        async with Engine(workspace, agent=ScriptedAgent(), timezone="UTC") as engine:
+        async with Engine(workspace, agent=ScriptedAgent(), timezone="Asia/Kathmandu") as engine:
             result = await anyio.to_thread.run_sync(lambda: call("run", "greeting", "--in", "0"))
             with anyio.fail_after(30):
                 async for event in engine.events():
@@ -179,7 +179,15 @@ def test_beside_an_engine_it_is_taken_up(workspace: Path) -> None:
 
     result, runs = anyio.run(beside)
     assert (result.exit_code, result.stderr) == (0, "")
+    assert "+0545" in result.stdout.splitlines()[0]  # as the engine's wall clock has it
     assert [run.slug for run in runs] == ["greeting"]
+
+
+def test_a_zone_that_is_unknown_puts_nothing_in() -> None:
+    result = call("run", "greeting", "--in", "0", "--timezone", "Mars/Base")
+    assert result.exit_code == 1
+    assert "zone-unknown" in result.stderr
+    assert fires() == []
 
 
 def test_what_a_later_run_has_no_use_for_is_named() -> None:

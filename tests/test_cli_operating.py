@@ -347,6 +347,39 @@ def test_a_doctor_names_what_is_wrong_with_policy(
         assert f"[{code}]" in result.output
 
 
+def test_a_doctor_names_a_slip_in_the_zone_of_the_system(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It moves each schedule of automation files to UTC."""
+    monkeypatch.setenv("TZ", "Europe/Berln")
+    result = call("doctor")
+    assert result.exit_code == 1
+    assert "FAIL zones: automation UTC (default, because $TZ names no zone)" in result.output
+    assert "[zone-unknown]" in result.output
+    assert "did you mean `Europe/Berlin`?" in result.output
+    assert "\\n" not in result.output
+    lived(workspace)  # under an engine whose zone the host gave, it moves none
+    result = call("doctor")
+    assert "ok   zones: " in result.output
+
+
+def test_a_doctor_names_the_zones_of_the_engine_beside_those_of_its_own_environment(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    monkeypatch.delenv("TIMEZONE", raising=False)
+    said = "automation Europe/Berlin (system), job UTC (default, because $TIMEZONE is not set)"
+    assert f"ok   zones: {said}\n" in call("doctor").output.replace("\n     ", " ")
+    lived(workspace)
+    (line,) = [
+        line for line in call("doctor").output.splitlines() if line.startswith("ok   zones: ")
+    ]
+    assert line == (
+        "ok   zones: automation UTC (timezone), job UTC (timezone) in the engine that last held "
+        f"the data folder; by the environment of this command {said}"
+    )
+
+
 def test_damaged_rules_of_jobs_are_named_before_a_job_runs(workspace: Path) -> None:
     """By the doctor, once, and with the whole workspace, as what no job runs with."""
     (workspace / "SYSTEM.md").mkdir()

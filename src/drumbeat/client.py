@@ -21,9 +21,8 @@ from drumbeat.core.model import (
     RunRecord,
     Sent,
     Status,
-    Workspace,
 )
-from drumbeat.errors import NotFound, Problem, StoreError, WorkspaceError
+from drumbeat.errors import StoreError, WorkspaceError
 from drumbeat.protocols import Pins, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.account import Account
@@ -38,7 +37,7 @@ from drumbeat.runtime.receipts import kept_receipt
 from drumbeat.runtime.rules import Rules, read_rules
 from drumbeat.runtime.schedule_marks import PREFIX as SCHEDULE_MARKS
 from drumbeat.runtime.undisturbed import undisturbed
-from drumbeat.runtime.workspace import Survey, standing_slugs, survey
+from drumbeat.runtime.workspace import Survey, survey
 
 _NEIGHBOURS = 1000
 """So many fires around a moment are looked at to say what became of it."""
@@ -166,7 +165,7 @@ class Client(Doorstep):
         if seen.stands(slug):
             return
         if not seen.unseen:
-            raise _unknown(seen.workspace, slug)
+            raise requests.unknown_slug(seen.workspace, slug)
         if not await self._remembers(slug):
             raise WorkspaceError(seen.unseen)
 
@@ -614,17 +613,6 @@ class Client(Doorstep):
             after=after,
             follow=follow,
         )
-
-
-def _unknown(workspace: Workspace, slug: str) -> NotFound:
-    known = ", ".join(sorted(standing_slugs(workspace)))
-    return NotFound(
-        Problem(
-            code="slug-unknown",
-            message=f"no automation {slug!r} in {workspace.path}",
-            remedy=f"the workspace has: {known or 'none'}",
-        )
-    )
 
 
 __all__ = ["Client"]

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 import structlog
 
-from drumbeat.errors import DrumbeatError, Problem
-from drumbeat.runtime.zones import resolve_zone, system_zone, zones_for
+from drumbeat.errors import DrumbeatError, Finding, Problem
+from drumbeat.runtime.zones import resolve_zone, system_zone, system_zone_problem, zones_for
 
 
 def refusal(value: str | tzinfo) -> Problem:
@@ -170,6 +170,51 @@ def test_a_system_without_a_zone_by_name_is_utc_with_a_warning(
     (entry,) = logs
     assert (entry["event"], entry["log_level"]) == ("zone_unnamed", "warning")
     assert entry["reason"]
+
+
+@pytest.mark.parametrize(
+    "value, code, remedy",
+    [
+        ("Europe/Berln", "zone-unknown", "did you mean `Europe/Berlin`?"),
+        (":Europe/Berln", "zone-unknown", "did you mean `Europe/Berlin`?"),
+        ("CET-1CEST,M3.5.0,M10.5.0", "zone-unknown", "use an IANA name: "),
+        ("UTC+3", "zone-fixed-offset", "set TZ to the IANA name of the place"),
+        ("EST", "zone-fixed-offset", "`America/New_York`"),
+    ],
+)
+def test_a_variable_that_names_no_zone_is_the_reason(
+    value: str, code: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that the system had no zone; and a slip is told from what may be meant to be so."""
+    monkeypatch.setenv("TZ", value)
+    with structlog.testing.capture_logs() as logs:
+        zone = system_zone()
+    assert (zone.name, zone.source) == ("UTC", "default, because $TZ names no zone")
+    problem = system_zone_problem()
+    assert problem is not None
+    assert (problem.code, isinstance(problem, Finding)) == (code, False)
+    assert problem.message.startswith(f"$TZ is {value.removeprefix(':')!r}, ")
+    assert remedy in problem.remedy
+    assert (logs[0]["reason"], logs[0]["remedy"]) == (problem.message, problem.remedy)
+
+
+@pytest.mark.parametrize("value", ["", "Europe/Berlin", "/etc/nowhere"])
+def test_a_system_without_a_zone_by_name_is_a_finding(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", value)
+
+    def lookup() -> str:
+        msg = "Conflicting configurations:\n/etc/timezone: UTC\n"
+        raise LookupError(msg)
+
+    problem = system_zone_problem(lookup)
+    assert isinstance(problem, Finding)
+    assert (problem.code, problem.severity) == ("zone-unnamed", "warning")
+    assert problem.message == (
+        "Conflicting configurations: /etc/timezone: UTC, so UTC is taken in its place"
+    )
+    assert system_zone_problem(lambda: "Europe/Berlin") is None
 
 
 def test_a_machine_without_the_zone_database_is_told_what_to_install(

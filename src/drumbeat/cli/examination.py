@@ -2,8 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from drumbeat import (
     Finding,
     Problem,
     Settings,
+    SystemClock,
     WebhookTrigger,
     Workspace,
 )
@@ -22,23 +23,29 @@ from drumbeat.cli.checking import check_workspace
 from drumbeat.cli.examined import Examined, alone, counted
 from drumbeat.cli.examined_records import examine_records
 from drumbeat.core.git_access import TOKEN, git_token, may_have_token
+from drumbeat.core.model import Kind
 from drumbeat.core.signatures import parse_auth
 from drumbeat.runtime.clone import no_git
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.lock import EngineLock
+from drumbeat.runtime.rules import read_rules
 from drumbeat.runtime.search_path import find_executable, search_path
 from drumbeat.runtime.skills import Layers
-from drumbeat.runtime.state import open_to_others
+from drumbeat.runtime.state import State, open_to_others
 from drumbeat.runtime.store_problems import store_away
 from drumbeat.runtime.store_schema import SCHEMA_VERSION
 from drumbeat.runtime.store_schema import examine as examine_store
+from drumbeat.runtime.threads import Threads
 from drumbeat.runtime.workspace import Survey, survey
-from drumbeat.runtime.zones import zones_for
+from drumbeat.runtime.zones import GIVEN, system_zone_problem, zones_for
 
 __all__ = ["examine"]
 
 _ROOM = 16 * 1024 * 1024
 """Bytes that an engine should find free: what its store writes within minutes."""
+
+_LEASE = timedelta(minutes=5)
+"""Asked for with a store, and taken by nobody who only reads."""
 
 
 async def examine(
@@ -70,7 +77,7 @@ async def examine(
     ]:
         areas.append(_webhooks(doors, env))
     areas += [
-        _zones(env),
+        await alone("zones", lambda: _zones(folder, env)),
         await alone("data folder", lambda: to_thread.run_sync(_data_folder, folder)),
         database := await alone("database", lambda: _database(folder)),
     ]
@@ -155,13 +162,43 @@ def _webhooks(doors: Sequence[tuple[str, WebhookTrigger]], env: Env) -> Examined
     return Examined(name="webhooks", found=counted(len(doors), "route"), problems=problems)
 
 
-def _zones(env: Env) -> Examined:
+async def _zones(folder: Path, env: Env) -> Examined:
+    """The zones by this environment, and those of the engine that last held the folder."""
     try:
-        zones = zones_for(None, env)
+        here = zones_for(None, env)
     except DrumbeatError as error:
         return Examined(name="zones", found="no zone", problems=(error.problem,))
-    found = ", ".join(f"{kind} {zone.name} ({zone.source})" for kind, zone in zones.items())
-    return Examined(name="zones", found=found)
+    named = {kind: (zone.name, zone.source) for kind, zone in here.items()}
+    ruling = await _ruling_zones(folder) or named
+    found = _zones_told(named)
+    if [name for name, _ in ruling.values()] != [name for name, _ in named.values()]:
+        found = (
+            f"{_zones_told(ruling)} in the engine that last held the data folder; "
+            f"by the environment of this command {found}"
+        )
+    problem = system_zone_problem()
+    if problem is None or ruling["automation"][1] == GIVEN:
+        return Examined(name="zones", found=found)
+    return Examined(name="zones", found=found, problems=(problem,))
+
+
+async def _ruling_zones(folder: Path) -> Mapping[Kind, tuple[str, str]] | None:
+    """The zones that the records tell of, None where they cannot be read."""
+    threads = Threads()
+    state = State(
+        folder, store=None, clock=SystemClock(), lease=_LEASE, redact=str, threads=threads
+    )
+    try:
+        rules = await read_rules(await state.readable(), threads=threads)
+    except DrumbeatError:
+        return None  # said under `database` or `records`
+    finally:
+        await state.close()
+    return {kind: (name, source) for kind, (_, name, source) in rules.zones.items()}
+
+
+def _zones_told(zones: Mapping[Kind, tuple[str, str]]) -> str:
+    return ", ".join(f"{kind} {name} ({source})" for kind, (name, source) in zones.items())
 
 
 # ---- the data folder

@@ -63,6 +63,8 @@ class Commands(click.Group):
         """Read the words before the name of a command."""
         try:
             return super().make_context(info_name, args, parent, **extra)
+        except click.exceptions.NoArgsIsHelpError:
+            raise  # it shows the help as click lays it out
         except click.UsageError as error:
             raise _readable(error) from error
 

@@ -24,9 +24,12 @@ from drumbeat.cli.group import (
 )
 from drumbeat.cli.loading import load_agent, load_deliverer, load_mail
 from drumbeat.cli.output import Output, local
+from drumbeat.cli.wall_clocks import kind_of, zones_of
 from drumbeat.deliverers import StreamDeliverer
 from drumbeat.runtime.lock import EngineLock
-from drumbeat.runtime.zones import zones_for
+from drumbeat.runtime.requests import unknown_slug
+from drumbeat.runtime.workspace import survey
+from drumbeat.runtime.zones import resolve_zone
 
 __all__ = [
     "agent_option",
@@ -186,22 +189,27 @@ def engine_for(agent: Agent, deliverer: Deliverer | None, options: dict[str, Any
 
 
 async def _fire(output: Output, slug: str, options: dict[str, Any]) -> None:
+    given = None if options["timezone"] is None else resolve_zone(options["timezone"])
     async with Client(options["workspace"], data_dir=options["data_dir"]) as client:
         try:
             fire = await client.fire(slug, after=timedelta(seconds=options["after"]))
         except (OverflowError, ValueError) as error:
             raise click.BadParameter(str(error), param_hint="--in") from error
-        state = (await client.status()).state
-    zone = zones_for(options["timezone"], os.environ)["automation"].tzinfo
+        status = await client.status()
+    zone = given or zones_of(status)[kind_of(status.workspace, slug)].tzinfo
     output.line(f"{slug} is due {local(fire.due, zone)}")
     output.facts([("fire", fire.id)])
-    if state != "running":
+    if status.state != "running":
         output.error("no engine holds the data folder: it runs once one does")
 
 
 async def _run(
     output: Output, slug: str, agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]
 ) -> int:
+    seen = await survey(options["workspace"])
+    if not seen.stands(slug) and not seen.unseen:
+        # An engine would make a data folder, and run what is due, before it refused the slug.
+        raise unknown_slug(seen.workspace, slug)
     async with engine_for(agent, deliverer, options) as engine:
         record = await engine.run(slug)
         await engine.settled()

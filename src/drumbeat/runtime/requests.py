@@ -19,10 +19,11 @@ from typing import Any
 
 import attrs
 
-from drumbeat.core.model import Event, Mark, RunRecord
+from drumbeat.core.model import Event, Mark, RunRecord, Workspace
 from drumbeat.errors import ClaimLost, DrumbeatError, NotFound, Problem
 from drumbeat.protocols import Clock, Store
 from drumbeat.runtime.marks import mark_of
+from drumbeat.runtime.workspace import standing_slugs
 
 __all__ = [
     "CANCEL",
@@ -36,6 +37,7 @@ __all__ = [
     "request_of",
     "set_paused",
     "unknown_run",
+    "unknown_slug",
 ]
 
 _REQUEST = "request:"
@@ -159,6 +161,18 @@ def cancelled(value: Mapping[str, Any]) -> Problem:
         code="cancelled",
         message=str(value["reason"]),
         remedy="start it by hand when it is wanted after all",
+    )
+
+
+def unknown_slug(workspace: Workspace, slug: str) -> NotFound:
+    """The error for a slug that no automation has."""
+    known = ", ".join(sorted(standing_slugs(workspace)))
+    return NotFound(
+        Problem(
+            code="slug-unknown",
+            message=f"no automation {slug!r} in {workspace.path}",
+            remedy=f"the workspace has: {known or 'none'}",
+        )
     )
 
 

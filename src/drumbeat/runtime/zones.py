@@ -1,5 +1,6 @@
 """Which zone rules a schedule, and where it came from."""
 
+import os
 import zoneinfo
 from collections.abc import Callable
 from datetime import timedelta, timezone, tzinfo
@@ -8,15 +9,18 @@ from re import ASCII, IGNORECASE, fullmatch
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+import attrs
 import tzlocal
 
 from drumbeat.core.model import Env, Kind
-from drumbeat.errors import DrumbeatError, Problem
+from drumbeat.errors import DrumbeatError, Finding, Problem
 from drumbeat.runtime.log import log
 
-__all__ = ["Zone", "resolve_zone", "system_zone", "zones_for"]
+__all__ = ["GIVEN", "Zone", "resolve_zone", "system_zone", "system_zone_problem", "zones_for"]
 
 UTC_ZONE = "UTC"
+GIVEN = "timezone"
+"""The source of a zone that the host set itself."""
 
 _PLACES = {
     -600: "Pacific/Honolulu",
@@ -117,17 +121,61 @@ def system_zone(lookup: Callable[[], str | None] = _present_name) -> Zone:
     Args:
         lookup: gives the name; it may return None or raise `LookupError` or `ValueError`.
     """
+    zone, problem = _system_zone(lookup)
+    if problem is not None:
+        log.warning("zone_unnamed", zone=zone.name, reason=problem.message, remedy=problem.remedy)
+    return zone
+
+
+def system_zone_problem(lookup: Callable[[], str | None] = _present_name) -> Problem | None:
+    """Why `system_zone` falls back to UTC, or None where the machine's zone has a name.
+
+    A `$TZ` that names no zone is somebody's slip (`zone-unknown`, `zone-fixed-offset`); a machine
+    without a zone by name (`zone-unnamed`) may be meant to be one, and is a finding.
+    """
+    return _system_zone(lookup)[1]
+
+
+def _system_zone(lookup: Callable[[], str | None]) -> tuple[Zone, Problem | None]:
     try:
         name = lookup()
         if name:
-            return _zone(resolve_zone(name, source="the system zone"), "system")
+            return _zone(resolve_zone(name, source="the system zone"), "system"), None
         why = "the system has no zone by name"
     except DrumbeatError as error:
         why = error.problem.message
     except (LookupError, ValueError) as error:
-        why = str(error)
-    log.warning("zone_unnamed", zone=UTC_ZONE, reason=why, remedy="set TZ or the engine's timezone")
-    return Zone(ZoneInfo(UTC_ZONE), UTC_ZONE, "default, because the system zone has no name")
+        why = " ".join(str(error).split())
+    source = "default, because the system zone has no name"
+    problem = _slip_in_tz()
+    if problem is not None:
+        source = "default, because $TZ names no zone"
+    else:
+        problem = Finding(
+            code="zone-unnamed",
+            message=f"{why}, so {UTC_ZONE} is taken in its place",
+            remedy="set TZ or the engine's timezone to an IANA name, such as `Europe/Berlin`",
+        )
+    return Zone(ZoneInfo(UTC_ZONE), UTC_ZONE, source), problem
+
+
+def _slip_in_tz() -> Problem | None:
+    """What is wrong with `$TZ`, if it is set and names no zone."""
+    named = os.environ.get("TZ", "").removeprefix(":").strip()
+    if not named or named.startswith("/"):
+        return None
+    try:
+        resolve_zone(named, source="$TZ")
+    except DrumbeatError as error:
+        problem = error.problem
+    else:
+        return None
+    message = f"{problem.message}, so {UTC_ZONE} is taken in its place"
+    if problem.code == "zone-fixed-offset" and named.upper() not in _ABBREVIATIONS:
+        # What TZ calls UTC+3 lies west of Greenwich, so no place of that offset is named.
+        remedy = "set TZ to the IANA name of the place, such as `Europe/Berlin`"
+        return attrs.evolve(problem, message=message, remedy=remedy)
+    return attrs.evolve(problem, message=message)
 
 
 def zones_for(timezone: str | tzinfo | None, env: Env) -> dict[Kind, Zone]:
@@ -144,7 +192,7 @@ def zones_for(timezone: str | tzinfo | None, env: Env) -> dict[Kind, Zone]:
         DrumbeatError: `zone-fixed-offset` or `zone-unknown`, for `timezone` or `$TIMEZONE`.
     """
     if timezone is not None:
-        zone = _zone(resolve_zone(timezone), "timezone")
+        zone = _zone(resolve_zone(timezone), GIVEN)
         return {"automation": zone, "job": zone}
     named = env.get("TIMEZONE", "").strip()
     job = (
