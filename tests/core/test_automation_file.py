@@ -25,7 +25,7 @@ from drumbeat.core.model import (
 )
 from drumbeat.core.pack_file import read_pack_file
 from drumbeat.core.rotation import steps_fingerprint
-from drumbeat.core.vocabulary import AGENT_CONFIG_KEYS, INJECT, RETIRED, STEP, TRIGGER
+from drumbeat.core.vocabulary import AGENT_CONFIG_KEYS, GUESSED, INJECT, RETIRED, STEP, TRIGGER
 from drumbeat.errors import AutomationError, Problem, WorkspaceError
 
 ROOT = Path(__file__).parents[2]
@@ -341,6 +341,19 @@ def test_a_missing_key_is_named_with_what_to_write(key: str) -> None:
 )
 def test_a_misspelt_key_or_value_is_asked_about(key: str, line: str, meant: str) -> None:
     assert f"did you mean {meant!r}?" in only_problem(**{key: line}).message
+
+
+@pytest.mark.parametrize("key", [*GUESSED, "time_zone", "Time-Zone"])
+@pytest.mark.parametrize(
+    "place",
+    ["---\n{}: x\nautomation:\n  {rest}\n---\n", "---\nautomation:\n  {}: x\n  {rest}\n---\n"],
+)
+def test_a_key_that_authors_guess_is_answered_with_what_does_it(key: str, place: str) -> None:
+    text = place.replace("{}", key).replace("{rest}", "\n  ".join(SMALLEST.values()))
+    (problem,) = problems_of(text)
+    assert problem.code == "unknown-key"
+    meant = "`type: schedule`" if key == "schedule" else "Engine(timezone=...)"
+    assert meant in problem.remedy
 
 
 @pytest.mark.parametrize("key", RETIRED)

@@ -30,6 +30,7 @@ from drumbeat.core.vocabulary import (
     FILE,
     INJECT,
     JOB,
+    JOB_GUESSED,
     JOB_INSTEAD,
     JOB_KEYS,
     RETIRED,
@@ -293,7 +294,14 @@ def test_a_key_of_job_files_below_automation_is_told_so() -> None:
 
 
 def test_no_key_belongs_to_both_kinds_or_is_retired() -> None:
-    assert not {*JOB_INSTEAD, *RETIRED} & {*JOB_KEYS}
+    assert not {*JOB_INSTEAD, *RETIRED, *JOB_GUESSED} & {*JOB_KEYS}
+
+
+@pytest.mark.parametrize("key", [*JOB_GUESSED, "time_zone"])
+def test_a_key_that_authors_guess_is_answered_with_what_does_it(key: str) -> None:
+    (problem,) = problems(f"{key}: x")
+    assert problem.code == "unknown-key"
+    assert ("`cron: " if key == "schedule" else "Engine(timezone=...)") in problem.remedy
 
 
 def test_a_misspelt_key_says_what_was_meant() -> None:

@@ -20,6 +20,7 @@ from drumbeat.core.vocabulary import (
     AGENT_CONFIG_KEYS,
     AUTOMATION,
     FILE,
+    GUESSED,
     INJECT,
     JOB_KEYS,
     STEP,
@@ -268,7 +269,7 @@ class _AutomationReader(PolicyReader):
     def unknown(self, entry: Entry, level: Level) -> None:
         """Report a key that `level` does not know, with the place where it belongs if any."""
         name = entry.name
-        if self.retired(entry):
+        if self.retired(entry) or self.guessed(entry, level, GUESSED):
             return
         if name in _HOMES:
             self.report("misplaced-key", *_misplaced(name, level), entry.key)

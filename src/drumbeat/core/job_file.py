@@ -31,7 +31,7 @@ from drumbeat.core.secret_shapes import hide_secrets
 from drumbeat.core.signatures import parse_auth
 from drumbeat.core.slug import slug_problem
 from drumbeat.core.value_places import column_in_value
-from drumbeat.core.vocabulary import JOB, JOB_INSTEAD, Key, Level
+from drumbeat.core.vocabulary import JOB, JOB_GUESSED, JOB_INSTEAD, Key, Level
 from drumbeat.errors import DrumbeatError, Problem, ScheduleError
 
 __all__ = ["AllowedSender", "JobSource", "allowed_senders", "read_job", "validate_job_content"]
@@ -349,7 +349,7 @@ class _JobReader(PolicyReader):
 
     def unknown(self, entry: Entry, level: Level) -> None:
         """Report a key that `level` does not know, with what a job has instead of it."""
-        if self.retired(entry):
+        if self.retired(entry) or self.guessed(entry, level, JOB_GUESSED):
             return
         if entry.name in JOB_INSTEAD:
             self.report(

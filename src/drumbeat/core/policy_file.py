@@ -1,16 +1,17 @@
 """What automation files and job files share: the name, the front matter and the verdict."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
 import attrs
 
 from drumbeat.core.fields import FieldReader
 from drumbeat.core.frontmatter import FrontMatter, read_front_matter
+from drumbeat.core.messages import quoted
 from drumbeat.core.nodes import Entry
 from drumbeat.core.problem_order import in_file_order
 from drumbeat.core.slug import slug_problem
-from drumbeat.core.vocabulary import RETIRED
+from drumbeat.core.vocabulary import RETIRED, Level
 from drumbeat.errors import AutomationError, Problem
 
 __all__ = ["OpenedFile", "PolicyReader", "open_file"]
@@ -68,4 +69,20 @@ class PolicyReader(FieldReader):
             return False
         message = f"`{entry.name}` is retired: no file has it any more"
         self.report("retired-key", message, RETIRED[entry.name], entry.key)
+        return True
+
+    def guessed(self, entry: Entry, level: Level, instead: Mapping[str, str]) -> bool:
+        """Report a key by which authors mean what the files say otherwise; whether it is one.
+
+        Args:
+            entry: the key.
+            level: where it stands.
+            instead: what to do, by the key without case, `_` and `-`.
+        """
+        remedy = instead.get(entry.name.casefold().replace("_", "").replace("-", ""))
+        if remedy is None:
+            return False
+        self.report(
+            "unknown-key", f"{level.name} has no key {quoted(entry.name)}", remedy, entry.key
+        )
         return True

@@ -20,8 +20,10 @@ __all__ = [
     "AUTH_SCHEMES",
     "AUTOMATION",
     "FILE",
+    "GUESSED",
     "INJECT",
     "JOB",
+    "JOB_GUESSED",
     "JOB_INSTEAD",
     "JOB_KEYS",
     "REPO_REMEDY",
@@ -393,6 +395,22 @@ JOB_INSTEAD: Mapping[str, str] = {
     "guidance_delivery": _STEPS_ONLY,
 }
 """The keys of automation files, with what to do about each that stands in a job."""
+
+_ZONE = "take it out: the zone is the engine's, `Engine(timezone=...)` or `--timezone`"
+_ZONES = dict.fromkeys(("timezone", "tz", "zone"), _ZONE)
+
+GUESSED: Mapping[str, str] = {
+    "schedule": "write `trigger:`, and below it `type: schedule` and an `expression:` such as "
+    "`every 30 minutes`",
+    **_ZONES,
+}
+"""What automation files are thought to have, without case, `_` and `-`, and what to do instead."""
+
+JOB_GUESSED: Mapping[str, str] = {
+    "schedule": 'write five cron fields, such as `cron: "0 7 * * 1-5"`',
+    **_ZONES,
+}
+"""The same of job files."""
 
 RETIRED: Mapping[str, str] = {
     "session": "take it out: which conversation is resumed is kept in the data folder, and "
