@@ -199,9 +199,10 @@ class Engine(Client):
         """Drain and close.
 
         Running turns get `Settings.drain_timeout`, then they are cancelled and settled as
-        interrupted; deliveries get what is left of it, and what was not delivered is delivered
-        after the next start. When the body is being cancelled there is no such time, and on a
-        clock that is driven, which nobody moves any more, there is none for turns.
+        interrupted; deliveries get what is left of it, none begins once it is over, and what was
+        not delivered is delivered after the next start. When the body is being cancelled there is
+        no such time, and on a clock that is driven, which nobody moves any more, there is none for
+        turns.
 
         A cancellation that comes while this goes on, Ctrl-C and `asyncio.Task.cancel` included,
         ends the time that turns and deliveries have; the folder is given up when nothing runs in it
@@ -232,8 +233,9 @@ class Engine(Client):
 
         By then the data folder is given back, so that another engine may hold it. Running turns get
         `Settings.drain_timeout` on the engine's clock, then they are cancelled and settled as
-        interrupted. Cancelling the caller leaves the draining alone; a second call waits for the
-        first.
+        interrupted, and deliveries get what is left of it: none begins once it is over, and one
+        that is cut off then is a failed attempt. Cancelling the caller leaves the draining alone; a
+        second call waits for the first.
 
         Args:
             reason: for the log.

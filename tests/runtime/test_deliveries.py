@@ -374,6 +374,105 @@ async def test_draining_gives_a_delivery_what_is_left_of_the_time(host: Any) -> 
             assert len(await engine.intents("delivered")) == delivered
 
 
+class Slowly(Says):
+    """A deliverer that sends, and then waits for the channel to say so."""
+
+    def __init__(self, clock: Any, takes: timedelta) -> None:
+        super().__init__(None)
+        self.clock, self.takes = clock, takes
+
+    async def deliver(self, intent: DeliveryIntent, /) -> None:
+        self.attempts.append(intent)
+        await self.clock.sleep(self.takes)
+
+
+@pytest.mark.parametrize("how", ["drained", "cancelled"])
+async def test_what_a_drain_interrupts_is_delivered_once_by_the_next_engine(
+    host: Any, how: str
+) -> None:
+    """No delivery begins when it could only be cut off."""
+    host.write()
+    host.agent = host.sleeper(HOUR)
+    deliverer = Slowly(host.clock, MINUTE / 200)
+    with anyio.CancelScope() as scope:
+        async with host.engine(deliverer=deliverer) as engine:
+            await engine.fire("check")
+            await host.clock.advance(MINUTE)
+            if how == "cancelled":
+                scope.cancel()
+                await anyio.sleep_forever()
+            async with anyio.create_task_group() as group:
+                group.start_soon(engine.drain, "a deploy")
+                await host.clock.advance(MINUTE)
+            (run,) = await engine.runs()
+            assert (run.state, run.delivery) == ("interrupted", "pending")
+    assert deliverer.attempts == []
+    async with host.engine(deliverer=deliverer) as engine:
+        await host.clock.advance(MINUTE)
+        (run,) = await engine.runs()
+        assert (run.state, run.delivery) == ("interrupted", "delivered")
+        assert await host.events(engine, "delivery_failed") == []
+    assert [(intent.run_id, intent.attempt) for intent in deliverer.attempts] == [(run.run_id, 1)]
+
+
+async def test_a_delivery_that_the_end_cuts_off_is_a_failed_attempt_with_a_reason(
+    host: Any,
+) -> None:
+    """The next engine tries again at once, and people can read why it may be a repeat."""
+    host.write()
+    deliverer = Slowly(host.clock, MINUTE / 4 * 3)
+    async with host.engine(deliverer=deliverer, settings={"drain_timeout": MINUTE / 2}) as engine:
+        await engine.run("check")
+        await host.clock.advance(timedelta(seconds=1))
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.drain, "a deploy")
+            await host.clock.advance(MINUTE / 2)
+        (failed,) = await host.events(engine, "delivery_failed")
+        told = await engine.why("check", at=host.clock.now())
+    assert failed.data["attempt"] == 1
+    assert failed.data["reason"] == "cut off as the engine stopped; it may have arrived"
+    assert "cut off as the engine stopped; it may have arrived" in told
+    async with host.engine(deliverer=deliverer) as engine:
+        await host.clock.advance(MINUTE)
+        assert [run.delivery for run in await engine.runs()] == ["delivered"]
+    assert [intent.attempt for intent in deliverer.attempts] == [1, 2]
+
+
+async def test_what_is_claimed_as_the_time_of_a_drain_ends_is_handed_to_nobody(host: Any) -> None:
+    """A store may claim for good although nobody waits for its answer any more."""
+    host.write()
+    host.write("quick")
+    host.agent = host.sleeper(timedelta(0), check=HOUR)
+    host.data.mkdir()
+
+    class Unmoved(SqliteStore):
+        async def claim_intent(self, *, now: datetime) -> DeliveryIntent | None:
+            with anyio.CancelScope(shield=True):
+                claimed = await super().claim_intent(now=now)
+                if claimed is not None and not held.is_set():
+                    held.set()
+                    await let_go.wait()
+            return claimed
+
+    held, let_go = anyio.Event(), anyio.Event()
+    deliverer = Says(None)
+    store = Unmoved(host.data / "drumbeat.db", clock=host.clock)
+    async with host.engine(deliverer=deliverer, store=store) as engine:
+        await engine.fire("check")
+        await engine.run("quick")
+        await held.wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.drain, "a deploy")
+            await host.clock.advance(MINUTE)
+            let_go.set()
+        failed = await host.events(engine, "delivery_failed")
+        assert [event.data["reason"] for event in failed] == [
+            "the engine stopped before it was handed over"
+        ]
+        assert await engine.intents("delivered") == []
+    assert deliverer.attempts == []
+
+
 async def test_a_refusal_out_of_a_task_group_of_the_deliverer_is_a_refusal(host: Any) -> None:
     host.write()
     refusal = ExceptionGroup("its group", [DeliveryRefused("no such channel")])

@@ -693,7 +693,7 @@ async def test_a_mistake_while_it_drains_is_a_fault_like_any_other(
 ) -> None:
     """It stops the engine, which is left all the same."""
 
-    async def mistake(*_: Any) -> None:
+    async def mistake(*_: Any, **__: Any) -> None:
         raise RuntimeError("a mistake in draining")
 
     monkeypatch.setattr(Dispatcher, "drain", mistake)

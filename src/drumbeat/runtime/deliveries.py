@@ -7,6 +7,10 @@ one intent per automation at a time, so order holds per automation and one that 
 holds up nobody else's. A call that ignores its cancellation is reported, gives its seat to another
 and stays the one call for its intent: when its lease lapses, the claim is only renewed, and counts
 for none.
+
+When the time of a drain is over the pump is closed: a call that began then would be cut off at once
+and might arrive all the same. What is claimed by then is let go again, and the next engine delivers
+it. A call that the engine's end does cut off is settled as a failed attempt that may have arrived.
 """
 
 from datetime import datetime, timedelta
@@ -48,6 +52,9 @@ class Deliveries:
     """By intent that is being delivered, the attempt of its latest claim."""
     _retries: dict[str, datetime] = attrs.field(factory=dict)
     """By slug, when its oldest intent is tried again; unknown after a restart."""
+    _closed: bool = False
+    _claiming: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    """Around the claim that is being made."""
     _looked: int = -1
     _next: datetime | None = None
 
@@ -91,9 +98,16 @@ class Deliveries:
 
     async def _hand_out(self, group: anyio.abc.TaskGroup) -> None:
         services = self.services
-        while len(self._going) - len(self._stuck) < _AT_ONCE:
-            intent = await services.store.claim_intent(now=services.clock.now())
+        while not self._closed and len(self._going) - len(self._stuck) < _AT_ONCE:
+            intent: DeliveryIntent | None = None
+            # A claim that is cancelled on its way counts for no attempt.
+            with anyio.CancelScope() as self._claiming:
+                intent = await services.store.claim_intent(now=services.clock.now())
             if intent is None:
+                return
+            if self._claiming.cancel_called:
+                reason = "the engine stopped before it was handed over"
+                await self._settle(intent, "pending", "delivery_failed", reason=reason)
                 return
             self._leases[intent.id] = intent.attempt
             intent = attrs.evolve(intent, fire=services.shown(intent.fire))
@@ -119,12 +133,18 @@ class Deliveries:
             pauses.append(_LOOK_AGAIN)
         return min(pauses, default=None)
 
+    def close(self) -> None:
+        """Begin no further attempt; what is being delivered goes on."""
+        self._closed = True
+        self._claiming.cancel()
+
     async def drain(self, limit: timedelta) -> None:
         """Return when nothing is left that can be delivered at this instant, or after `limit`."""
         services = self.services
 
         async def expire() -> None:
             await services.hurried.wait(0, clock=services.clock, limit=limit)
+            self.close()
             group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
@@ -141,6 +161,9 @@ class Deliveries:
     async def _deliver(self, intent: DeliveryIntent, made: int) -> None:
         try:
             await self._attempt(intent, made)
+        except anyio.get_cancelled_exc_class():
+            await self._cut_off(intent)
+            raise
         finally:
             del self._going[intent.id]
             self._leases.pop(intent.id, None)
@@ -188,6 +211,12 @@ class Deliveries:
         else:
             await self._failed(intent, made, said(raised.error))
 
+    async def _cut_off(self, intent: DeliveryIntent) -> None:
+        """The engine ends while the call goes on: the next one tries again, without a pause."""
+        reason = "cut off as the engine stopped; it may have arrived"
+        self._log_failed(intent, reason)
+        await self._settle(intent, "pending", "delivery_failed", reason=reason)
+
     async def _report_stuck(self, intent: DeliveryIntent) -> None:
         services = self.services
         self._stuck.add(intent.id)
@@ -216,6 +245,11 @@ class Deliveries:
             return
         at = services.clock.now() + delivery_pause(made)
         reason = self._shown(reason)
+        self._log_failed(intent, reason)
+        if await self._settle(intent, "pending", "delivery_failed", retry_at=at, reason=reason):
+            self._retries[intent.slug] = at
+
+    def _log_failed(self, intent: DeliveryIntent, reason: str) -> None:
         log.warning(
             "delivery_failed",
             slug=intent.slug,
@@ -223,8 +257,6 @@ class Deliveries:
             attempt=intent.attempt,
             reason=reason,
         )
-        if await self._settle(intent, "pending", "delivery_failed", retry_at=at, reason=reason):
-            self._retries[intent.slug] = at
 
     async def _abandon(self, intent: DeliveryIntent, reason: str) -> None:
         reason = self._shown(reason)

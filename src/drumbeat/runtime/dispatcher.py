@@ -313,16 +313,21 @@ class Dispatcher:
 
     # ---- the end
 
-    async def drain(self, limit: timedelta) -> None:
+    async def drain(self, limit: timedelta, *, time_up: Callable[[], None]) -> None:
         """Let what is going end within `limit` on the clock, then cancel it as interrupted.
 
         Returns when nothing is going; an agent that ignores its cancellation is waited for.
+
+        Args:
+            limit: what it gets.
+            time_up: called when that is over, before anything is cancelled.
         """
         services = self.services
 
         async def cancel_later() -> None:
             if limit > timedelta(0):
                 await services.hurried.wait(0, clock=services.clock, limit=limit)
+            time_up()
             for run in list(self.going.values()):
                 run.stop(Ending(state="interrupted"))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Self
 
 import anyio
@@ -177,17 +178,28 @@ class Life:
         services = self.services
         await self.lock.keep(clock=services.clock, interval=services.settings.request_poll)
 
-    async def drain(self, limit: timedelta) -> None:
+    async def drain(self, limit: timedelta, *, last_word: bool = False) -> None:
         """Start nothing more; give what runs, and then what is being delivered, `limit` in all.
 
-        Turns whose callers wait have it beside the runs.
+        Turns whose callers wait have it beside the runs. Once it is over no delivery begins either:
+        those of the runs that are interrupted then are the next engine's.
+
+        Args:
+            limit: on the clock.
+            last_word: whether who calls gives what is to be delivered a time of its own after this.
         """
         clock = self.services.clock
         self.services.begin_draining()
         end = clock.monotonic() + limit.total_seconds()
+
+        def time_up() -> None:
+            if self.deliveries is not None and not last_word:
+                self.deliveries.close()
+
         async with anyio.create_task_group() as group:
-            group.start_soon(self.dispatcher.drain, limit)
+            group.start_soon(partial(self.dispatcher.drain, limit, time_up=time_up))
             group.start_soon(self.awaited.drain, limit)
         left = timedelta(seconds=end - clock.monotonic())
         if self.deliveries is not None and left > timedelta(0):
             await self.deliveries.drain(left)
+        time_up()

@@ -423,16 +423,16 @@ class Tenure:
 
         async with anyio.create_task_group() as group:
             group.start_soon(report)
-            await self._drain(life, timedelta(0))
+            await self._drain(life, timedelta(0), last_word=True)
             group.cancel_scope.cancel()
         if life.deliveries is not None:
             with anyio.move_on_after(_LAST_WORD):
                 await life.deliveries.drain(timedelta.max)
 
-    async def _drain(self, life: Life, limit: timedelta) -> None:
+    async def _drain(self, life: Life, limit: timedelta, *, last_word: bool = False) -> None:
         if self.running != "stopped":
             self.running = "draining"
-            await life.drain(limit)
+            await life.drain(limit, last_word=last_word)
             if self.refusals.any:
                 await self.write_refusals()
 
