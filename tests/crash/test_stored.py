@@ -103,7 +103,7 @@ def test_there_is_a_stored_state_of_each_schema() -> None:
     assert found == list(VERSIONS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
 def test_a_kill_at_any_step_of_an_upgrade_or_its_backup_leaves_one_schema_or_the_other(
     tmp_path: Path, version: int
