@@ -13,7 +13,7 @@ import pytest
 from anyio import to_thread
 from structlog.testing import capture_logs
 
-from drumbeat import EventsExpired, NotFound, Receipt, Turn
+from drumbeat import EventsExpired, NotFound, Problem, Receipt, StoreError, Turn
 from drumbeat.runtime.retention import Retention
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ManualClock, ScriptedAgent, drive
@@ -235,8 +235,6 @@ async def test_a_mistake_over_one_folder_keeps_no_other(
 
 async def test_trouble_with_the_store_is_tried_again_within_the_hour(host: Any) -> None:
     host.write()
-    from drumbeat import Problem, StoreError
-
     store = host.faulty()
     refusals = [StoreError(Problem(code="store-full", message="no room", remedy="wait"))]
     real = store.purge
@@ -583,3 +581,39 @@ async def test_the_folder_of_an_automation_that_is_gone_goes_with_its_last_run(h
         await host.look(2)
         await drive(engine, until=host.clock.now() + 5 * DAY)
         assert {path.name for path in runs.iterdir()} == {"stands", "my notes"}
+
+
+@pytest.mark.parametrize("answering", [False, True])
+async def test_old_folders_go_when_they_may_be_what_fills_the_disk(
+    host: Any, answering: bool
+) -> None:
+    """Then no claim can be written, by nobody: so only an answer that is going keeps them."""
+    full = StoreError(Problem(code="store-full", message="full", remedy="make room"))
+    host.write(conversation="continuous")
+    store = host.faulty()
+    async with host.engine(settings={**SHORT, "store_probe": HOUR}, store=store) as engine:
+        run = await engine.run("check")
+        engine._life.retention.is_answering = lambda: answering
+        await drive(engine, until=host.clock.now() + 2 * DAY)
+        store.faults = {method: [full] * 100_000 for method in ("record", "hold", "finish")}
+        await host.clock.advance(4 * DAY)
+        assert host.folder(run).exists() == answering
+        store.faults.clear()
+        assert [each.run_id for each in await engine.runs()] == [run.run_id]
+        await host.clock.advance(2 * DAY)
+        assert not host.folder(run).exists()
+
+
+async def test_no_folder_goes_on_a_full_disk_while_the_clock_is_doubted(host: Any) -> None:
+    full = StoreError(Problem(code="store-full", message="full", remedy="make room"))
+    host.write()
+    store = host.faulty()
+    async with host.engine(settings=SHORT, store=store) as engine:
+        run = await engine.run("check")
+        await drive(engine, until=host.clock.now() + HOUR)
+        store.faults = {method: [full] * 100_000 for method in ("record", "hold", "finish")}
+        host.clock.jump(timedelta(days=400))
+        with pytest.raises(StoreError, match="full"):
+            await engine._life.retention._round()
+        assert host.folder(run).is_dir()
+        store.faults.clear()

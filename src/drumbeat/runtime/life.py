@@ -96,7 +96,7 @@ class Life:
             presence=presence,
             inboxes=inboxes,
             desk=Desk(services=services, dispatcher=dispatcher),
-            retention=Retention(services=services),
+            retention=Retention(services=services, is_answering=lambda: bool(replies.going)),
             deliveries=(
                 None if deliverer is None else Deliveries(services=services, deliverer=deliverer)
             ),

@@ -8,6 +8,9 @@ folder: so its conversation is taken before anything is removed, and the run loo
 Nothing here can fail a run, and whatever a crash leaves is found the next time: a folder is moved
 aside before it is removed, so that nobody meets half of it, and what lies aside goes first.
 
+A disk that is full takes no claim on a conversation, and old folders may be what fills it. Nobody
+else can take one then either, so they go without it while nobody answers.
+
 What goes, goes by the wall clock, and does not come back when that was wrong. So a mark keeps up to
 when the clock has been believed, and nothing goes while `core/belief.py` doubts it.
 """
@@ -16,7 +19,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -57,6 +60,8 @@ class Retention:
     """
 
     services: Services
+    is_answering: Callable[[], bool] = lambda: True
+    """Whether a person's answer is going, or about to be."""
     _belief: Belief = attrs.field(factory=Belief)
     _since: float = 0.0
     """At which monotonic time what is believed was so, as far as that is known."""
@@ -101,7 +106,13 @@ class Retention:
             self._belief = Belief(believed=services.clock.now())
 
     async def _round(self) -> None:
-        await self._look_at_the_clock()
+        try:
+            await self._look_at_the_clock()
+        except StoreError as error:
+            if not _is_full(error) or self._doubts:
+                raise
+            await self._tidy_folders()
+            await self._look_at_the_clock()
         if not self._doubts:
             await self.tidy()
 
@@ -116,13 +127,14 @@ class Retention:
             "doubted": None if belief.doubted is None else belief.doubted.isoformat(),
         }
         mark = attrs.evolve(await mark_of(services.store, _KEY), value=value)
-        await services.store.record(marks=(mark,))
+        # What was seen was seen, also when it is not kept: the next process only knows less.
         self._belief, self._looked = belief, steady
         if belief.doubted is None:
             self._since = steady
         if belief.doubted == now and belief.believed is not None:
             ahead = now - belief.believed
             log.warning("clock_doubted", seconds=ahead.total_seconds(), now=now.isoformat())
+        await services.store.record(marks=(mark,))
 
     async def tidy(self) -> None:
         """Let go what is older than is kept.
@@ -133,18 +145,7 @@ class Retention:
         """
         services = self.services
         now = services.clock.now()
-        folders = 0
-        mistake: Exception | None = None
-        with holding(services.clock, "retention"):
-            await services.threads.run(self._clear)
-            for folder, works in await services.threads.run(self._aged, now):
-                try:
-                    folders += await self._tidy(folder, now, works=works)
-                except StoreError:
-                    raise
-                except Exception as error:  # noqa: BLE001  raised when all others were seen to
-                    mistake = error
-            await services.threads.run(self._drop_empty)
+        folders, mistake = await self._tidy_folders()
         events = runs = fires = 0
         complete = False
         while not complete:
@@ -161,6 +162,24 @@ class Retention:
             log.info("tidied", folders=folders, events=events, runs=runs, fires=fires)
         if mistake is not None:
             raise mistake
+
+    async def _tidy_folders(self) -> tuple[int, Exception | None]:
+        """Let folders go; return how many went, and what kept one from it."""
+        services = self.services
+        now = services.clock.now()
+        folders = 0
+        mistake: Exception | None = None
+        with holding(services.clock, "retention"):
+            await services.threads.run(self._clear)
+            for folder, works in await services.threads.run(self._aged, now):
+                try:
+                    folders += await self._tidy(folder, now, works=works)
+                except StoreError:
+                    raise
+                except Exception as error:  # noqa: BLE001  raised when all others were seen to
+                    mistake = error
+            await services.threads.run(self._drop_empty)
+        return folders, mistake
 
     async def _forgot(self, before: datetime) -> None:
         """Remember up to when records are gone, for whoever asks of that time."""
@@ -226,11 +245,16 @@ class Retention:
             return False
         if run is None or run.session_id is None:
             return await self._remove(aged)  # nobody can answer it
-        async with borrowed(self.services, run.session_id, "tidy", slug=run.slug) as quiet:
-            if not quiet:
-                return False
-            aged = self._aged_part(folder, await self._run_of(folder), now, works=works)
-            return aged is not None and await self._remove(aged)
+        try:
+            async with borrowed(self.services, run.session_id, "tidy", slug=run.slug) as quiet:
+                if not quiet:
+                    return False
+                still = self._aged_part(folder, await self._run_of(folder), now, works=works)
+                return still is not None and await self._remove(still)
+        except StoreError as error:
+            if not _is_full(error) or self.is_answering():
+                raise
+        return await self._remove(aged)
 
     async def _run_of(self, folder: Path) -> RunRecord | None:
         runs = await self.services.store.runs(target=folder.name, limit=1, payloads=False)
@@ -302,6 +326,10 @@ async def forgotten_before(store: Store) -> datetime | None:
         StoreError: the store could not be read.
     """
     return instant((await mark_of(store, _FORGOTTEN)).value)
+
+
+def _is_full(error: StoreError) -> bool:
+    return error.problem.code == "store-full"
 
 
 def _is_awaited(run: RunRecord) -> bool:
