@@ -52,6 +52,7 @@ def _enter_folder(namespace: dict[str, Any]) -> None:
     namespace["_folder"] = TemporaryDirectory()
     namespace["_home"] = Path.cwd()
     namespace["_level"] = logging.root.level
+    namespace["__name__"] = "__main__"  # a block is a program, and not a module that is imported
     os.chdir(namespace["_folder"].name)
 
 

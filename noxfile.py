@@ -64,9 +64,12 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Type-check the package, its examples and a host's view of it; every public name is typed."""
+    """Type-check the package, examples, documents, a host's view; every public name is typed."""
     install(session, "types", "test")
     session.run("mypy", "src", "tests/typing", "examples", "bench")
+    pages = session.create_tmp()
+    session.run("python", "tests/typing/pages.py", pages)
+    session.run("mypy", pages)
     session.run("basedpyright", "--verifytypes", "drumbeat", "--ignoreexternal")
 
 
