@@ -55,7 +55,7 @@ from drumbeat.runtime.rules import Rules
 from drumbeat.runtime.standby import outcome
 from drumbeat.runtime.tenure import Tenure
 from drumbeat.runtime.within import is_within, turn_around
-from drumbeat.runtime.workspace import Survey
+from drumbeat.runtime.workspace import FileState, Survey
 
 _RELOADED = 1.0
 """Seconds between two looks at the files for routes that are not known."""
@@ -364,10 +364,10 @@ class Engine(Client):
                 raise DrumbeatError(unseen)
         return found
 
-    async def _is_broken(self, automation: Automation) -> bool:
+    async def _file_state(self, automation: Automation) -> FileState:
         if self._life is None:
-            return await super()._is_broken(automation)
-        return await self._life.services.workspace.is_broken(automation)
+            return await super()._file_state(automation)
+        return await self._life.services.workspace.file_state(automation)
 
     def _obstacle(self) -> Problem | None:
         if self._standing_by:

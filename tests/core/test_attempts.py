@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.attempts import next_attempt
+from drumbeat.core.attempts import is_owed, next_attempt
 from drumbeat.core.model import Fire
 
 DUE = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -31,6 +31,12 @@ def test_an_interruption_is_made_up_for_once_where_somebody_waits(cause: Any) ->
 @pytest.mark.parametrize("given", [fire("schedule", 1), fire("manual", 1, slot="f")])
 def test_it_is_not_where_nobody_does(given: Fire) -> None:
     assert after(given, "interrupted") is None
+    assert not is_owed(given)
+
+
+@pytest.mark.parametrize("cause", ["webhook", "inbox", "follow-up", "manual"])
+def test_what_nobody_brings_again_is_owed(cause: Any) -> None:
+    assert is_owed(fire(cause, 1))
 
 
 @pytest.mark.parametrize("state", ["failed", "aborted", "succeeded", "cancelled"])

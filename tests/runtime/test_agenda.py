@@ -654,8 +654,11 @@ async def test_a_vanished_folder_is_an_event_once_and_what_was_known_stays(host:
         assert [run.state for run in runs] == ["succeeded"]
 
 
-async def test_a_folder_that_goes_with_its_last_file_stops_nothing(host: Any) -> None:
-    """It is an event, and then its job is removed; the automations run on and are edited."""
+async def test_a_folder_that_vanishes_stops_only_what_lay_in_it(host: Any) -> None:
+    """It is an event, and a fault for as long as it lasts; the automations run on and are edited.
+
+    An empty folder says that the files are meant to be gone.
+    """
     host.write(trigger=at("every 30 minutes"))
     job = host.file("jobs/job.md", "---\ncron: 0 * * * *\n---\nLook.\n")
     async with host.engine() as engine:
@@ -669,13 +672,20 @@ async def test_a_folder_that_goes_with_its_last_file_stops_nothing(host: Any) ->
             "automations-folder-missing"
         ]
         host.write("later", trigger=at("every 30 minutes"))
-        await host.look(3)
-        assert len(await host.events(engine, "workspace_error")) == 1
-        assert (await engine.status()).faults == ()
         await host.clock.advance(HOUR + MINUTE)
-        assert [(run.slug, run.state) for run in await engine.runs()] == [
-            (slug, "succeeded") for slug in ("later", "check") * 2
+        assert len(await host.events(engine, "workspace_error")) == 1
+        assert [fault.code for fault in (await engine.status()).faults] == [
+            "automations-folder-missing"
         ]
+        runs = [(run.slug, run.state) for run in await engine.runs()]
+        assert set(runs) == {
+            ("check", "succeeded"),
+            ("later", "succeeded"),
+            ("job", "aborted"),  # never silent
+        }
+        job.parent.mkdir()
+        await host.look(3)
+        assert (await engine.status()).faults == ()
         (skipped,) = [fire for fire in await engine.fires() if fire.id == pending.id]
         assert (skipped.verdict, skipped.reason) == ("skipped", "removed")
 

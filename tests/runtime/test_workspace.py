@@ -468,8 +468,8 @@ async def test_a_folder_that_vanishes_leaves_everything_as_it_was(root: Path) ->
     assert seen(await cache.reload()) == ({"a": "A"}, (), ())
 
 
-async def test_a_folder_that_goes_with_its_last_file_lets_the_other_go_on(root: Path) -> None:
-    """Version control takes it away so; its files are removed after two looks, as any file is."""
+async def test_a_folder_that_vanishes_keeps_its_files_and_lets_the_other_go_on(root: Path) -> None:
+    """Until it is back: what is missing from it then is removed after two looks, as any file is."""
     cache = WorkspaceCache(root)
     put(root, "a.md")
     put_job(root, "b.md")
@@ -481,14 +481,42 @@ async def test_a_folder_that_goes_with_its_last_file_lets_the_other_go_on(root: 
         assert change.error is not None
         assert change.error.problem.message == f"there is no folder {root / 'jobs'}"
         assert not change.blind
+    with pytest.raises(NotFound):
+        await cache.read("b")  # it may be back a moment later
+    for _ in range(3):
+        change = await cache.reload()
+        assert (slugs(change.workspace), change.removed) == (["a", "b", "c"], ())
+        assert change.error is not None
+        assert (await cache.read("c")).slug == "c"
+        with pytest.raises(AutomationError) as caught:
+            await cache.read("b")
+        assert caught.value.problem.code == "automations-folder-missing"
+    (root / "jobs").mkdir()
     change = await cache.reload()
-    assert (slugs(change.workspace), change.error is None) == (["a", "b", "c"], False)
-    assert (await cache.read("c")).slug == "c"
+    assert (slugs(change.workspace), change.error) == (["a", "b", "c"], None)
     with pytest.raises(NotFound):
         await cache.read("b")
     change = await cache.reload()
     assert (slugs(change.workspace), change.removed) == (["a", "c"], ("b",))
-    assert (await cache.reload()).error is None
+
+
+async def test_a_folder_that_comes_back_brings_its_files(root: Path) -> None:
+    """However long it was away, and whatever changed in them meanwhile."""
+    cache = WorkspaceCache(root)
+    put(root, "a.md")
+    put_job(root, "b.md")
+    put_job(root, "c.md")
+    await cache.reload()
+    (root / "jobs").rename(root / "away")
+    for _ in range(3):
+        await cache.reload()
+    put(root, "a.md", text(name="B"))
+    (root / "away").rename(root / "jobs")
+    (root / "jobs" / "c.md").write_text("broken")
+    change = await cache.reload()
+    assert (slugs(change.workspace), change.removed, change.error) == (["a", "b"], (), None)
+    assert set(change.workspace.problems) == {Path("jobs/c.md")}
+    assert (await cache.read("b")).slug == "b"
 
 
 async def test_what_each_event_asks_for_is_worked_out_once_for_each_look(root: Path) -> None:
@@ -627,29 +655,29 @@ async def test_an_empty_required_file_is_found(root: Path) -> None:
 async def test_a_file_is_looked_at_afresh_at_the_price_of_a_stat(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Broken is what cannot be run as it lies there; what is away at this moment is not."""
+    """Broken is what cannot be run as it lies there; what is away at this moment is missing."""
     path = put(root, "a.md")
     cache = WorkspaceCache(root)
     await cache.reload()
     (known,) = cache.workspace.automations
-    assert not await cache.is_broken(known)  # read once more: its stamp is not believed yet
+    assert await cache.file_state(known) == "there"  # read once more: its stamp is not believed yet
     await cache.reload()
     with monkeypatch.context() as patched:
         patched.setattr(module, "read_inside", None)
-        assert not await cache.is_broken(known)
+        assert await cache.file_state(known) == "there"
     put(root, "a.md", "x")
-    assert await cache.is_broken(known)
+    assert await cache.file_state(known) == "broken"
     path.unlink()
-    assert not await cache.is_broken(known)
+    assert await cache.file_state(known) == "missing"
     path.symlink_to("nowhere.md")
-    assert not await cache.is_broken(known)
+    assert await cache.file_state(known) == "missing"
     path.unlink()
     os.mkfifo(path)
-    assert await cache.is_broken(known)
+    assert await cache.file_state(known) == "broken"
     path.unlink()
     put(root, "a.md", text(name="B"))
-    assert not await cache.is_broken(known)
+    assert await cache.file_state(known) == "there"
     root.rename(root.with_name("away"))
-    assert not await cache.is_broken(known)
+    assert await cache.file_state(known) == "missing"
     root.write_text("")
-    assert not await cache.is_broken(known)
+    assert await cache.file_state(known) == "there"

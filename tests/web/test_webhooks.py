@@ -359,8 +359,9 @@ async def test_unknown_routes_do_not_make_the_engine_read_all_the_time(host: Any
 
 
 async def test_the_route_of_a_file_that_is_gone_is_not_found(host: Any) -> None:
-    """After two looks without it; until then its fire waits, and ends as removed."""
+    """After two looks without it; until then its senders are to come again, and nothing is kept."""
     path = host.job("look", "webhook: door")
+    host.job("other", "webhook: window")
     clock = ManualClock(START)
     async with host.engine(clock=clock) as engine:
         path.unlink()
@@ -368,9 +369,38 @@ async def test_the_route_of_a_file_that_is_gone_is_not_found(host: Any) -> None:
         for _ in range(2):
             await clock.advance(timedelta(seconds=10))
         late = await host.call(engine, "POST", DOOR, headers=BEARER)
-        (fire,) = await engine.fires()
-    assert (early.status, late.status) == (202, 404)
-    assert (fire.verdict, fire.reason) == ("skipped", "removed")
+        assert await engine.fires() == []
+    async with host.client() as client:
+        refused, _ = await host.events(client, "webhook_refused")
+    assert (early.status, early.json["code"]) == (503, "webhook-file-missing")
+    assert (early.headers["retry-after"], late.status) == ("30", 404)
+    assert (refused.slug, refused.data["code"]) == ("look", "webhook-file-missing")
+
+
+async def test_what_was_accepted_waits_for_the_folder_of_its_file(host: Any) -> None:
+    """A lost mount is no wish to remove files: nothing that was answered 202 is used up by it."""
+    host.job("look", "webhook: door")
+    host.file(
+        "automations/stays.md",
+        "---\nautomation:\n  name: Stays\n  trigger: {type: manual}\n  notify: always\n"
+        "  steps:\n    - {id: look, prompt: Look.}\n---\n",
+    )
+    clock, folder = ManualClock(START), host.workspace / "jobs"
+    async with host.engine(clock=clock) as engine:
+        taken = await host.call(engine, "POST", DOOR, headers=BEARER)
+        folder.rename(host.workspace / "away")
+        for _ in range(4):
+            refused = await host.call(engine, "POST", DOOR, headers=BEARER)
+            assert (refused.status, refused.json["code"]) == (503, "webhook-file-missing")
+            await clock.advance(timedelta(seconds=10))
+        assert await engine.runs() == []
+        assert [fault.code for fault in (await engine.status()).faults] == [
+            "automations-folder-missing"
+        ]
+        (host.workspace / "away").rename(folder)
+        await clock.advance(timedelta(seconds=20))
+        (run,) = await engine.runs()
+    assert (taken.status, run.fire.id, run.state) == (202, taken.json["fire"], "succeeded")
 
 
 @pytest.mark.parametrize("kind", ["client", "engine"])
@@ -415,11 +445,12 @@ async def test_a_slip_that_no_look_has_seen_uses_no_event_up(host: Any, kind: st
         got = await host.call(client, "POST", DOOR, headers=BEARER)
         assert (got.status, got.json["code"]) == (503, "webhook-route-broken")
         assert len(await client.fires()) == 1
-        path.unlink()  # as an editor does for a moment
-        assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
+        path.unlink()
+        got = await host.call(client, "POST", DOOR, headers=BEARER)
+        assert (got.status, got.json["code"]) == (503, "webhook-file-missing")
         path.write_text(good)
         assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
-        assert len(await client.fires()) == 3
+        assert len(await client.fires()) == 2
 
 
 async def test_a_broken_route_is_counted_once_in_whatever_case_it_is_asked_for(host: Any) -> None:
@@ -463,7 +494,7 @@ async def test_requests_that_come_at_once_share_one_look_at_the_files(
 
 
 async def test_a_workspace_that_is_not_there_asks_to_come_again(host: Any) -> None:
-    """To a client that never saw it; what was seen goes on."""
+    """To a client that never saw it, and to one that did."""
     path = host.job("look", "webhook: door")
     folder = host.workspace / "jobs"
     async with host.client() as client:
@@ -475,7 +506,8 @@ async def test_a_workspace_that_is_not_there_asks_to_come_again(host: Any) -> No
         assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
         folder.rename(host.workspace / "away")
         client._book._looked = None
-        assert (await host.call(client, "POST", DOOR, headers=BEARER)).status == 202
+        got = await host.call(client, "POST", DOOR, headers=BEARER)
+        assert (got.status, got.json["code"]) == (503, "webhook-file-missing")
     assert not path.exists()
 
 
@@ -483,7 +515,7 @@ async def test_a_workspace_that_is_not_there_asks_to_come_again(host: Any) -> No
 async def test_an_engine_that_cannot_look_for_a_route_asks_to_come_again(
     host: Any, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
-    """As a client does: the file may be there. What is known goes on, and strangers see no 500."""
+    """As a client does: the file may be there. A file that is there goes on; nobody sees a 500."""
     host.job("look", "webhook: door")
     folder = host.workspace / "jobs"
     clock = ManualClock(START)
@@ -503,7 +535,8 @@ async def test_an_engine_that_cannot_look_for_a_route_asks_to_come_again(
                 assert got.json["code"] == (
                     "automations-folder-missing" if wrong == "folder" else "part-failed"
                 )
-            assert (await host.call(engine, "POST", DOOR, headers=BEARER)).status == 202
+            known = await host.call(engine, "POST", DOOR, headers=BEARER)
+            assert known.status == (503 if wrong == "folder" else 202)
         if wrong == "folder":
             (host.workspace / "away").rename(folder)
         host.job("fresh", "webhook: fresh")
@@ -546,7 +579,7 @@ async def test_a_client_takes_a_file_for_gone_after_two_looks_apart(host: Any) -
             client._book._looked = None
             client._book._removed = client._book._removed if removing is None else removing
             statuses.append((await host.call(client, "POST", DOOR, headers=BEARER)).status)
-    assert statuses == [202, 202, 404]
+    assert statuses == [503, 503, 404]
 
 
 # ---- what is in the way

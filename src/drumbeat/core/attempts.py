@@ -5,7 +5,7 @@ from datetime import datetime
 from drumbeat.core.backoff import inbox_pause
 from drumbeat.core.model import Fire, RunState
 
-__all__ = ["next_attempt"]
+__all__ = ["is_owed", "next_attempt"]
 
 _LASTING = ("webhook", "follow-up")
 
@@ -41,4 +41,10 @@ def next_attempt(
 def _lasts(fire: Fire, inbox_attempts: int) -> bool:
     if fire.cause == "inbox":
         return inbox_attempts > 1
-    return fire.cause in _LASTING or (fire.cause == "manual" and fire.slot != fire.id)
+    return is_owed(fire)
+
+
+def is_owed(fire: Fire) -> bool:
+    """Whether nobody brings it again: a webhook, mail, a follow-up, a fire by hand with a slot."""
+    owed = fire.cause in (*_LASTING, "inbox")
+    return owed or (fire.cause == "manual" and fire.slot != fire.id)

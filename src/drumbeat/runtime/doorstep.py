@@ -15,6 +15,7 @@ from drumbeat.runtime.refusals import Refusals
 from drumbeat.runtime.route_book import RouteBook
 from drumbeat.runtime.search_path import door_secrets
 from drumbeat.runtime.webhook_door import WebhookDoor
+from drumbeat.runtime.workspace import FileState
 
 __all__ = ["Doorstep"]
 
@@ -53,7 +54,7 @@ class Doorstep(Entered):
             threads=self._threads,
             secrets=self._door_secrets,
             find=self._find_route,
-            broken=self._is_broken,
+            file_state=self._file_state,
             obstacle=self._obstacle,
             paused=self._paused,
             put=self._put,
@@ -63,8 +64,8 @@ class Doorstep(Entered):
     async def _find_route(self, name: str) -> Route | BrokenRoute | None:
         return await self._book.find(name)
 
-    async def _is_broken(self, automation: Automation) -> bool:
-        return await self._book.is_broken(automation)
+    async def _file_state(self, automation: Automation) -> FileState:
+        return await self._book.file_state(automation)
 
     def _obstacle(self) -> Problem | None:
         """What keeps fires from being put in, as far as it is known without trying."""

@@ -112,7 +112,7 @@ def _missing(root: Path, folder: str) -> Problem:
     return Problem(
         code="automations-folder-missing",
         message=f"there is no folder {root / folder}",
-        remedy="create it, or mount or check out what held it",
+        remedy="mount or check out what held it; if nothing is to be left in it, create it empty",
     )
 
 

@@ -14,6 +14,7 @@ from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.inbox_marks import last_state
 from drumbeat.runtime.inject import run_inject
 from drumbeat.runtime.journal import Journal
+from drumbeat.runtime.listing import FOLDER_CODES
 from drumbeat.runtime.requirements import check_requirements
 from drumbeat.runtime.search_path import child_env
 from drumbeat.runtime.services import Services
@@ -34,10 +35,15 @@ class Unready(Exception):  # noqa: N818  a signal to the run
         return AgentError(self.problem.message, code=self.problem.code)
 
 
+class Unseen(Unready):
+    """Nobody can tell what the file says, or whether it is there: its folder cannot be seen."""
+
+
 async def read_automation(services: Services, slug: str) -> Automation:
     """Read the file of `slug` afresh.
 
     Raises:
+        Unseen: its folder has vanished or cannot be read.
         Unready: it is broken; the problem names everything that is wrong with it.
         NotFound: it is not there.
     """
@@ -49,7 +55,8 @@ async def read_automation(services: Services, slug: str) -> Automation:
     except AutomationError as error:
         first, *others = error.problems
         message = "\n".join([first.message, *map(_described, others)])
-        raise Unready(
+        unready = Unseen if first.code in FOLDER_CODES else Unready
+        raise unready(
             attrs.evolve(
                 first,
                 code="automation-broken",

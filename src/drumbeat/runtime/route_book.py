@@ -10,7 +10,7 @@ from drumbeat.errors import Problem, WorkspaceError
 from drumbeat.protocols import Clock
 from drumbeat.runtime.clock import holding
 from drumbeat.runtime.threads import Threads
-from drumbeat.runtime.workspace import WorkspaceCache
+from drumbeat.runtime.workspace import FileState, WorkspaceCache
 
 __all__ = ["RouteBook"]
 
@@ -57,9 +57,9 @@ class RouteBook:
             raise WorkspaceError(self._unseen)
         return found
 
-    async def is_broken(self, automation: Automation) -> bool:
-        """As `WorkspaceCache.is_broken`."""
-        return await self._cache.is_broken(automation)
+    async def file_state(self, automation: Automation) -> FileState:
+        """As `WorkspaceCache.file_state`."""
+        return await self._cache.file_state(automation)
 
     async def _look(self, now: float) -> None:
         removing = self._removed is None or now - self._removed >= _BETWEEN

@@ -16,6 +16,7 @@ from typing import Literal
 import anyio
 import attrs
 
+from drumbeat.core.attempts import is_owed
 from drumbeat.core.config_layers import config_hash
 from drumbeat.core.messages import exactly
 from drumbeat.core.model import Automation, Claim, Fire, RunRecord
@@ -39,7 +40,7 @@ from drumbeat.runtime.files import MAX_FILE, FileFault, read_inside
 from drumbeat.runtime.follow_ups import RunFollowUps
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
-from drumbeat.runtime.preparation import Preparation, Unready, read_automation
+from drumbeat.runtime.preparation import Preparation, Unready, Unseen, read_automation
 from drumbeat.runtime.services import Services
 from drumbeat.runtime.turns import Ask
 
@@ -215,6 +216,10 @@ class Run:
             automation = await read_automation(self.services, self.claim.slug)
         except NotFound:
             raise Vanished from None
+        except Unseen:
+            if is_owed(self.fire):
+                raise Vanished from None
+            raise
         if self._is_disabled(automation):
             raise Disabled
         self.record = attrs.evolve(self.record, kind=automation.kind, repo=automation.repo)

@@ -35,6 +35,7 @@ from drumbeat.runtime.clock import holding
 from drumbeat.runtime.log import log
 from drumbeat.runtime.refusals import Refusals
 from drumbeat.runtime.threads import Threads
+from drumbeat.runtime.workspace import FileState
 
 __all__ = ["Body", "WebhookDoor"]
 
@@ -55,8 +56,8 @@ class WebhookDoor:
     secrets: Callable[[], Env]
     find: Callable[[str], Awaitable[Route | BrokenRoute | None]]
     """Finds a route; raises `DrumbeatError` when nobody can tell."""
-    broken: Callable[[Automation], Awaitable[bool]]
-    """Whether the file of a route is broken at this moment, whatever it was when it was found."""
+    file_state: Callable[[Automation], Awaitable[FileState]]
+    """How the file of a route lies there at this moment, whatever it was when it was found."""
     obstacle: Callable[[], Problem | None]
     """What keeps fires from being put in at present."""
     paused: Callable[[], Awaitable[Mapping[str, str]]]
@@ -90,11 +91,12 @@ class WebhookDoor:
         obstacle = self.obstacle()
         if obstacle is not None:
             return webhook_answers.refused(_unavailable(obstacle.code))
-        # Its run would abort for it, and the event be used up by a slip of the pen.
+        # The event would be used up by a slip of the pen, or by a file that is away for a while.
         with holding(self.clock, "a webhook's file"):
-            broken = await self.broken(automation)
-        if broken:
-            return self._turn_away(name, BrokenRoute(slug=automation.slug, route=trigger.route))
+            state = await self.file_state(automation)
+        if state != "there":
+            known = BrokenRoute(slug=automation.slug, route=trigger.route)
+            return self._turn_away(name, known, missing=state == "missing")
         try:
             return await self._commit(found, decision)
         except DrumbeatError as error:
@@ -139,16 +141,19 @@ class WebhookDoor:
         with holding(self.clock, "webhook check"):
             return await self.threads.run(check)
 
-    def _turn_away(self, name: str, found: BrokenRoute | None) -> Answer:
+    def _turn_away(self, name: str, found: BrokenRoute | None, *, missing: bool = False) -> Answer:
         if found is None:
             refusal = Refused(
                 code="webhook-route-unknown", reason="there is no such route", status=404
             )
             self.refusals.note("webhook_refused", None, route=name, code=refusal.code)
         else:
+            how, code = "cannot be read", "webhook-route-broken"
+            if missing:
+                how, code = "is not there", "webhook-file-missing"
             refusal = Refused(
-                code="webhook-route-broken",
-                reason="the file of this route cannot be read at present; send it again later",
+                code=code,
+                reason=f"the file of this route {how} at present; send it again later",
                 status=503,
             )
             self.refusals.note("webhook_refused", found.slug, route=found.route, code=refusal.code)

@@ -5,9 +5,9 @@ Theory of operation. A file costs `WorkspaceCache` one stat while its stamp is b
 
 What is missing is not what is gone: a file counts as removed after two reloads in a row, since
 editors and version control replace files by taking them away first. The two folders are judged each
-for itself. One that vanished is an error, and its files go as others do, as long as there is a file
-in the other one: version control takes a folder away with its last file. When nothing would be left
-the error stays, and with it everything as it was last known, since disks get unmounted.
+for itself. One that vanished with files in it is an error for as long as it is away, and its files
+stand as they were last known: disks get unmounted, and a deploy may lay out half of a workspace.
+Who means its files to go leaves it there, empty.
 """
 
 import os
@@ -15,6 +15,7 @@ import stat
 from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path, PurePath
+from typing import Literal
 
 import anyio
 import attrs
@@ -32,6 +33,9 @@ from drumbeat.runtime.listing import listed
 from drumbeat.runtime.packs import load_packs
 from drumbeat.runtime.stamps import LastRead, Stamp, stamp_of
 from drumbeat.runtime.threads import Threads
+
+FileState = Literal["there", "broken", "missing"]
+"""How a file that loaded lies on the disk: broken by itself now, or not there, or neither."""
 
 
 @attrs.frozen(kw_only=True)
@@ -220,15 +224,15 @@ class WorkspaceCache:
         """
         return await self._threads.run(_read, self._path, slug, self._seen.files, self._systems)
 
-    async def is_broken(self, automation: Automation) -> bool:
-        """Whether the file of one of its automations, as it lies on the disk, is broken by itself.
+    async def file_state(self, automation: Automation) -> FileState:
+        """How the file of one of its automations lies on the disk at this moment.
 
-        One that is unchanged since the last reloads costs one stat. One that is not there at this
-        moment, alone or with its folder, is not broken. Runs in a thread.
+        One that is unchanged since the last reloads costs one stat. One that cannot be looked at
+        counts as it was known. Runs in a thread.
         """
         path = Path(str(automation.path))
         return await self._threads.run(
-            _is_broken, self._path, path, self._seen.files.get(path), self._systems
+            _file_state, self._path, path, self._seen.files.get(path), self._systems
         )
 
 
@@ -239,7 +243,8 @@ class WorkspaceCache:
 class _File:
     """What is known of a file; `missing` since the last reload, `good` the last that loaded.
 
-    One with problems may have an `automation` all the same: it keeps the contract, and is not run.
+    One is `cut_off` when a reload found that its folder has vanished. One with problems may have an
+    `automation` all the same: it keeps the contract, and is not run.
     """
 
     automation: Automation | None = None
@@ -248,6 +253,7 @@ class _File:
     said_route: str = ""
     last: LastRead = attrs.field(factory=LastRead)
     missing: bool = False
+    cut_off: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -277,7 +283,7 @@ def _look(
     try:
         stamp = _stamp(entry.stat(follow_symlinks=False))
         if known is not None and last.holds(stamp):
-            return attrs.evolve(known, missing=False)
+            return attrs.evolve(known, missing=False, cut_off=False)
         data = read_inside(root, path)
     except FileNotFoundError:
         return None
@@ -289,7 +295,7 @@ def _look(
         refused = FileFault("unreadable", f"{path} cannot be read: {error.strerror}")
         return _File(problems=(_unreadable(path, refused),), good=good)
     if known is not None and last.says(data):
-        return attrs.evolve(known, last=last.then(stamp, data), missing=False)
+        return attrs.evolve(known, last=last.then(stamp, data), missing=False, cut_off=False)
     automation, problems = judged(data, path, systems)
     is_job = path.parent.name == "jobs"
     return _File(
@@ -354,7 +360,7 @@ def _scan(
     """Look at every file; keep what is missing for the first time, drop what is missing again.
 
     Without `removing` everything that is missing is kept as it was known, and so is in any case
-    what lies in a folder that cannot be read.
+    what lies in a folder that cannot be read or has vanished.
 
     Returns:
         The files, and what is wrong with the folders.
@@ -366,15 +372,18 @@ def _scan(
         if file is not None:
             files[path] = file
     present = {path.stem.casefold() for path in files}
-    unseen = listing.faults.keys() - listing.vanished
     for path, file in known.items():
         moved = path.stem.casefold() in present
         if path in files or moved:
             continue
-        if not removing or path.parent.name in unseen:
+        if not removing:
             files[path] = file
+        elif path.parent.name in listing.faults:
+            cut_off = path.parent.name in listing.vanished
+            # The looks without the folder are none at which the file could have been seen.
+            files[path] = attrs.evolve(file, missing=False, cut_off=cut_off)
         elif not file.missing:
-            files[path] = attrs.evolve(file, missing=True)
+            files[path] = attrs.evolve(file, missing=True, cut_off=False)
     return files, tuple(listing.faults.values())
 
 
@@ -443,8 +452,14 @@ def _read(
     exact = [path for path in same if path.stem == slug]
     file = _look(root, exact[0], listing[exact[0]], systems) if exact else None
     if file is None:
-        unseen = found.faults.keys() - found.vanished
-        lies = {path.parent.name for path in known if path.stem == slug} & unseen
+        # A folder that has just vanished may be back a moment later, as a file may.
+        lies = {
+            path.parent.name
+            for path, each in known.items()
+            if path.stem == slug
+            and path.parent.name in found.faults
+            and (each.cut_off or path.parent.name not in found.vanished)
+        }
         if lies:
             raise AutomationError([found.faults[folder] for folder in lies])
         raise NotFound(
@@ -471,20 +486,22 @@ def _read(
     return file.automation
 
 
-def _is_broken(
+def _file_state(
     root: Path, path: Path, known: _File | None, systems: Collection[str] | None
-) -> bool:
+) -> FileState:
     try:
         if known is not None and known.last.holds(_stamp((root / path).lstat())):
-            return bool(known.problems)
+            return "broken" if known.problems else "there"
         data = read_inside(root, path)
     except FileFault as fault:
-        return fault.kind != "missing"
+        return "missing" if fault.kind == "missing" else "broken"
+    except FileNotFoundError:
+        return "missing"
     except OSError:
-        return False  # it cannot be looked at, so what is known of it stands
+        return "there"  # it cannot be looked at, so what is known of it stands
     if known is not None and known.last.says(data):
-        return bool(known.problems)
-    return bool(judged(data, path, systems)[1])
+        return "broken" if known.problems else "there"
+    return "broken" if judged(data, path, systems)[1] else "there"
 
 
 def _findings(workspace: Workspace) -> list[Finding]:
