@@ -240,12 +240,14 @@ class Door:
 class Mailbox:
     """A mail source that reads a file: the mark is the number of lines."""
 
-    def __init__(self, path: Path, steps: Steps) -> None:
-        self._path, self._steps = path, steps
+    def __init__(self, path: Path, steps: Steps, did: Ledger) -> None:
+        self._path, self._steps, self._did = path, steps, did
 
     async def poll(self, address: str, after: str | None, /) -> MailBatch:
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         first = len(lines) if after is None else int(after)
+        if after is None:
+            self._did.add(what="mail begun", at=first)
         messages = tuple(
             MailMessage(
                 id=line,
@@ -297,7 +299,7 @@ async def live(
         deliverer=Door(steps, did),
         timezone="UTC",
         secrets=SECRETS,
-        mail={"box": Mailbox(folder / "mail", steps)},
+        mail={"box": Mailbox(folder / "mail", steps, did)},
         clock=clock,
         store=stepping_store(steps)(data_dir / "drumbeat.db", clock=clock),
         pins=SteppingPins(data_dir, steps, clock),
