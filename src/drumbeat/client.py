@@ -286,6 +286,7 @@ class Client(Doorstep):
                 (`run-token-elsewhere`); or the engine has stopped.
             NotFound: the token belongs to no run that is going (`run-token-unknown`).
             FollowUpRefused: it is over a limit, or for another automation; the code says which.
+            TypeError: `after` is no timedelta.
             StoreError: it could not be committed.
         """
         self._check_inside()
@@ -482,6 +483,7 @@ class Client(Doorstep):
             until: an aware instant.
 
         Raises:
+            TypeError: `until` is no datetime.
             ValueError: `until` is naive.
             WorkspaceError: the workspace cannot be read.
             StoreError: the store could not be read.
@@ -558,6 +560,7 @@ class Client(Doorstep):
             at: an aware instant; a fire less than a minute away from it is meant.
 
         Raises:
+            TypeError: `at` is no datetime.
             ValueError: `at` is naive.
             NotFound: no automation has that slug, and no fire of one is remembered.
             WorkspaceError: nothing is known by that slug, and not all files can be seen.

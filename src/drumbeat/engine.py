@@ -18,6 +18,7 @@ import attrs
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from drumbeat.client import Client
+from drumbeat.core.asked import check_span
 from drumbeat.core.model import (
     Automation,
     Draft,
@@ -541,12 +542,13 @@ class Engine(Client):
             EngineBusy: the engine stands by, drains or has stopped; a turn that was going was
                 cancelled.
             StoreError: the store or the pins are in trouble; the text was not sent.
+            TypeError: `wait` is no timedelta.
             ValueError: `text` is blank, or `wait` is negative.
         """
         if not text.strip():
             msg = "text must not be blank"
             raise ValueError(msg)
-        if wait < timedelta(0):
+        if check_span("wait", wait) < timedelta(0):
             msg = f"wait must not be negative, not {wait}"
             raise ValueError(msg)
         life = await self._talking("no reply")

@@ -255,8 +255,12 @@ class AgentUnavailable(AgentError):
 
     Args:
         message: what happened, for people.
-        retry_after: the shortest wait before the next attempt, where the provider named one.
+        retry_after: the shortest wait before the next attempt, where the provider named one; a
+            `timedelta`, such as `timedelta(seconds=12)`.
         usage: what the failed attempt cost, where known.
+
+    Raises:
+        TypeError: `retry_after` is anything else, such as a number of seconds.
     """
 
     retry_after: timedelta | None
@@ -268,6 +272,10 @@ class AgentUnavailable(AgentError):
         retry_after: timedelta | None = None,
         usage: Usage | None = None,
     ) -> None:
+        given: object = retry_after
+        if given is not None and not isinstance(given, timedelta):
+            msg = f"retry_after must be a timedelta or None, not {type(given).__name__}"
+            raise TypeError(msg)
         super().__init__(message, code="agent-unavailable", usage=usage)
         self.retry_after = retry_after
 

@@ -103,6 +103,7 @@ class FollowUps(Protocol):
 
         Raises:
             FollowUpRefused: it is over a limit; the message says which.
+            TypeError: `after` is no timedelta.
             StoreError: it could not be committed.
         """
         ...

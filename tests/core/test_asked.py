@@ -44,3 +44,5 @@ def test_an_instant_has_a_zone() -> None:
     check_aware("at", NOW)
     with pytest.raises(ValueError, match="until must be an aware datetime"):
         check_aware("until", NOW.replace(tzinfo=None))
+    with pytest.raises(TypeError, match="until must be an aware datetime, not date"):
+        check_aware("until", NOW.date())

@@ -31,6 +31,9 @@ async def test_the_second_is_refused_and_told_who_holds_it(tmp_path: Path) -> No
         await second.acquire(since="one")
     assert caught.value.problem.code == "engine-busy"
     assert holder in caught.value.problem.message
+    # First what several workers on one workspace need; a folder of their own runs all twice.
+    assert caught.value.problem.remedy.startswith("let this one stand by (`standby=True`")
+    assert "serve --standby" in caught.value.problem.remedy
     await first.release()
     await second.acquire(since="one")
     await second.release()

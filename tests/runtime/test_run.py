@@ -451,6 +451,13 @@ class UnreadableError(AgentError):
         return super().__getattribute__(name)
 
 
+def with_odd_wait(error: AgentUnavailable) -> AgentUnavailable:
+    """What a host's own constructor may leave behind."""
+    odd: Any = 5
+    error.retry_after = odd
+    return error
+
+
 class ExitingError(Exception):
     def __str__(self) -> str:
         raise SystemExit(3)
@@ -549,7 +556,7 @@ async def test_an_agent_that_says_odd_things_fails_its_run_and_no_other(
     "raised",
     [
         ExitingError(),
-        AgentUnavailable("busy", retry_after=5),  # type: ignore[arg-type]
+        with_odd_wait(AgentUnavailable("busy")),
         AgentError(b"over"),  # type: ignore[arg-type]
         DeliveryRefused(b"over"),  # type: ignore[arg-type]
     ],
@@ -577,7 +584,7 @@ async def test_odd_kinds_of_failure_stay_what_they_are(host: Any) -> None:
     """An unavailable agent is asked again, and a conversation that is too long is rotated."""
     host.write()
     answers: list[Any] = [
-        AgentUnavailable(b"busy", retry_after=5),  # type: ignore[arg-type]
+        with_odd_wait(AgentUnavailable(b"busy")),  # type: ignore[arg-type]
         ContextCeiling(b"long"),  # type: ignore[arg-type]
         "done",
     ]

@@ -5,7 +5,7 @@ Type hints bind nobody at run time, and what is put in here is found wrong in a 
 
 from datetime import datetime, timedelta
 
-__all__ = ["check_aware", "check_due", "check_fire"]
+__all__ = ["check_aware", "check_due", "check_fire", "check_instant", "check_span"]
 
 
 def check_fire(after: object, slot: object, payload: object) -> None:
@@ -15,9 +15,7 @@ def check_fire(after: object, slot: object, payload: object) -> None:
         TypeError: one is of another type.
         ValueError: `after` is negative, or `slot` is blank.
     """
-    if not isinstance(after, timedelta):
-        msg = f"after must be a timedelta, not {type(after).__name__}"
-        raise TypeError(msg)
+    after = check_span("after", after)
     if after < timedelta(0):
         msg = f"after must not be negative, not {after}"
         raise ValueError(msg)
@@ -43,12 +41,39 @@ def check_due(now: datetime, after: timedelta) -> None:
         raise ValueError(msg)
 
 
-def check_aware(name: str, at: datetime) -> None:
-    """Refuse an instant that lies in no zone.
+def check_span(name: str, value: object) -> timedelta:
+    """Return a duration, and refuse what is none: a number says nothing of its unit.
 
     Raises:
+        TypeError: `value` is of another type.
+    """
+    if not isinstance(value, timedelta):
+        msg = f"{name} must be a timedelta, not {type(value).__name__}"
+        raise TypeError(msg)
+    return value
+
+
+def check_instant(name: str, at: object) -> datetime:
+    """Return an instant, aware or not, and refuse what is none.
+
+    Raises:
+        TypeError: `at` is of another type.
+    """
+    if not isinstance(at, datetime):
+        msg = f"{name} must be an aware datetime, not {type(at).__name__}"
+        raise TypeError(msg)
+    return at
+
+
+def check_aware(name: str, at: object) -> datetime:
+    """Return an instant, and refuse one that lies in no zone.
+
+    Raises:
+        TypeError: `at` is no datetime.
         ValueError: `at` is naive.
     """
-    if at.utcoffset() is None:
-        msg = f"{name} must be an aware datetime, not {at!r}"
+    checked = check_instant(name, at)
+    if checked.utcoffset() is None:
+        msg = f"{name} must be an aware datetime, not {at!r}: give it a tzinfo, such as UTC"
         raise ValueError(msg)
+    return checked

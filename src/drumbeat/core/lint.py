@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from drumbeat.core.asked import check_aware
 from drumbeat.core.automation_file import AutomationSource, read_automation
 from drumbeat.core.findings import finding, long_prompt_findings, placed, secret_findings
 from drumbeat.core.guidance import asks_to_prune, guidance_files, writes_guidance
@@ -85,6 +86,7 @@ def lint_automation(
 
     Raises:
         AutomationError: the file does not load.
+        TypeError: `now` is no datetime.
         ValueError: `kind` is neither of the two, or `now` is not aware, with or without a `zone`,
             or lies before 1900 or after 8999 and the file has a schedule of the wall clock.
     """
@@ -93,9 +95,8 @@ def lint_automation(
         raise ValueError(msg)
     if kind is None:
         kind = "job" if path is not None and path.parent.name == "jobs" else "automation"
-    if now is not None and now.utcoffset() is None:
-        msg = f"now must be an aware datetime, not {now!r}: give it a tzinfo, such as UTC"
-        raise ValueError(msg)
+    if now is not None:
+        check_aware("now", now)
     if kind == "job":
         job = read_job(text, path=path)
         front_matter = job.front_matter

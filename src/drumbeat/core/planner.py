@@ -23,6 +23,7 @@ from itertools import islice
 
 import attrs
 
+from drumbeat.core.asked import check_aware, check_span
 from drumbeat.core.model import Due, Interval, Schedule
 from drumbeat.core.schedule import missed_slots, next_fire
 from drumbeat.errors import ScheduleError
@@ -60,11 +61,14 @@ class Planner:
     Args:
         zone: rules wall-clock schedules that are set without a zone of their own.
         catch_up: a slot that is given out later than this (and later than a minute) is `missed`.
+
+    Raises:
+        TypeError: `catch_up` is no timedelta.
     """
 
     def __init__(self, *, zone: tzinfo, catch_up: timedelta = timedelta(hours=24)) -> None:
         self._zone = zone
-        self._tolerance = max(catch_up, GRACE)
+        self._tolerance = max(check_span("catch_up", catch_up), GRACE)
         self._entries: dict[str, _Entry] = {}
         self._heap: list[tuple[datetime, str]] = []
 
@@ -92,6 +96,7 @@ class Planner:
         Raises:
             ScheduleError: `schedule` is none, or has no slot in its zone. The slug has no schedule
                 then.
+            TypeError: an instant is no datetime.
             ValueError: an instant is not aware.
         """
         zone = self._zone if zone is None else zone
@@ -140,6 +145,7 @@ class Planner:
         unknown slug is ignored.
 
         Raises:
+            TypeError: `at` is no datetime.
             ValueError: `at` is not aware.
         """
         at = _utc(at)
@@ -176,6 +182,7 @@ class Planner:
         """Give out the slug that is due longest; None when nothing is due at `now`.
 
         Raises:
+            TypeError: `now` is no datetime.
             ValueError: `now` is not aware.
         """
         now = _utc(now)
@@ -201,6 +208,7 @@ class Planner:
         shows its next slot only: the one after depends on when the run ends. At most `limit`.
 
         Raises:
+            TypeError: an instant is no datetime.
             ValueError: an instant is not aware.
         """
         until, now = _utc(until), _utc(now)
@@ -215,6 +223,7 @@ class Planner:
         count from `now` too.
 
         Raises:
+            TypeError: `now` is no datetime.
             ValueError: `now` is not aware.
         """
         now = _utc(now)
@@ -297,7 +306,4 @@ def _latest(*marks: datetime | None) -> datetime | None:
 
 
 def _utc(value: datetime) -> datetime:
-    if value.utcoffset() is None:
-        msg = f"an aware datetime is needed, not {value!r}: give it a tzinfo, such as UTC"
-        raise ValueError(msg)
-    return value.astimezone(UTC)
+    return check_aware("what a schedule counts from", value).astimezone(UTC)

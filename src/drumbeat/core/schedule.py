@@ -5,6 +5,7 @@ from calendar import monthrange
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 
+from drumbeat.core.asked import check_aware, check_span
 from drumbeat.core.cron import LONGEST_INTERVAL, cron_fields, parse_cron, schedule_error
 from drumbeat.core.model import Cron, DailyAt, Interval, Schedule
 from drumbeat.core.schedule_hints import nearest_form
@@ -127,6 +128,7 @@ def next_fire(
         ScheduleError: `schedule` was not made by `parse_schedule` and is none, or (code
             `schedule-never`) has no slot in that zone within 50 years, because each one falls into
             a gap of a zone's clock.
+        TypeError: an instant is no datetime, or an interval no timedelta.
         ValueError: an instant is not aware, or out of bounds.
     """
     after = _instant(after, "after")
@@ -169,6 +171,7 @@ def missed_slots(
 
     Raises:
         ScheduleError: `schedule` is none.
+        TypeError: an instant is no datetime, or an interval no timedelta.
         ValueError: an instant is not aware, or out of bounds.
     """
     return count_slots(
@@ -266,7 +269,7 @@ def _looks_like_cron(text: str) -> bool:
 
 
 def _check_interval(schedule: Interval) -> None:
-    if schedule.every <= timedelta(0):
+    if check_span("Interval.every", schedule.every) <= timedelta(0):
         raise schedule_error(
             "schedule-zero",
             f"an interval of {schedule.every} never passes",
@@ -280,9 +283,7 @@ def _name(schedule: DailyAt | Cron) -> str:
 
 
 def _instant(value: datetime, name: str) -> datetime:
-    if value.utcoffset() is None:
-        msg = f"{name} must be an aware datetime, not {value!r}: give it a tzinfo, such as UTC"
-        raise ValueError(msg)
+    check_aware(name, value)
     if not _FIRST_YEAR <= value.year < _LAST_YEAR:
         msg = f"{name} must lie in the years {_FIRST_YEAR} to {_LAST_YEAR - 1}, not {value.year}"
         raise ValueError(msg)

@@ -21,6 +21,7 @@ from hashlib import sha256
 
 import attrs
 
+from drumbeat.core.asked import check_aware
 from drumbeat.core.messages import did_you_mean, listed, quoted
 from drumbeat.core.model import Refused
 from drumbeat.core.vocabulary import AUTH, AUTH_FORMS, AUTH_SCHEMES
@@ -155,6 +156,7 @@ def check_signature(
         secret is none for this scheme).
 
     Raises:
+        TypeError: `now` is no datetime.
         ValueError: `now` is not aware.
     """
     return _checked(auth, headers=headers, body=body, secret=secret, now=now)
@@ -163,9 +165,7 @@ def check_signature(
 def _checked(
     auth: Auth, *, headers: Headers, body: bytes | None, secret: str, now: datetime
 ) -> Signed | Refused:
-    if now.tzinfo is None:
-        msg = "now has to be an aware instant"
-        raise ValueError(msg)
+    check_aware("now", now)
     return _CHECKS[auth.scheme](
         _Request(auth=auth, headers=headers, body=body, secret=secret, now=now)
     )
@@ -181,6 +181,7 @@ def check_proof(auth: Auth, *, headers: Headers, secret: str, now: datetime) -> 
         What `check_signature` refuses whatever the body is, None when that depends on the body.
 
     Raises:
+        TypeError: `now` is no datetime.
         ValueError: `now` is not aware.
     """
     checked = _checked(auth, headers=headers, body=None, secret=secret, now=now)

@@ -5,6 +5,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
+from drumbeat.core.asked import check_aware
 from drumbeat.core.callers import is_foreign
 from drumbeat.core.filters import TooManyParts, parse_filter, read_payload
 from drumbeat.core.json_parts import MOST_PARTS
@@ -60,6 +61,7 @@ def check_webhook(
 
     Raises:
         InvalidValue: the trigger was made by hand and would have refused its file.
+        TypeError: `now` is no datetime.
         ValueError: `now` is not aware.
     """
     refused = check_head(trigger, method=method, headers=headers, secrets=secrets, now=now)
@@ -120,8 +122,10 @@ def check_head(
 
     Raises:
         InvalidValue: as `check_webhook`.
+        TypeError: `now` is no datetime.
         ValueError: `now` is not aware.
     """
+    check_aware("now", now)
     auth = parse_auth(trigger.auth)
     if trigger.filter is not None:
         parse_filter(trigger.filter)

@@ -10,6 +10,7 @@ from typing import Literal
 import anyio
 from anyio import CapacityLimiter, to_thread
 
+from drumbeat.core.asked import check_span
 from drumbeat.core.model import Env, MailBatch
 from drumbeat.core.redaction import one_line
 from drumbeat.errors import MailError, Problem
@@ -66,6 +67,7 @@ class ImapSource(MailSource):
         clock: whose present keeps a wrong time of arrival from being taken for the newest.
 
     Raises:
+        TypeError: `timeout` is no timedelta.
         ValueError: an argument is none of what is described here.
     """
 
@@ -95,7 +97,7 @@ class ImapSource(MailSource):
             f"tls=False would send the password to {host!r} for anybody on the way to read; it is "
             "for a loopback host alone",
         )
-        _check(timeout > timedelta(0), "timeout is longer than nothing")
+        _check(check_span("timeout", timeout) > timedelta(0), "timeout is longer than nothing")
         _check(1 <= max_batch <= _MOST_MESSAGES, f"max_batch is 1 to {_MOST_MESSAGES}")
         chosen = port if port is not None else 993 if tls is True else 143
         _check(0 < chosen < 65536, "port is 1 to 65535")
@@ -239,6 +241,7 @@ def gmail(
         clock: as for `ImapSource`.
 
     Raises:
+        TypeError: as for `ImapSource`.
         ValueError: as for `ImapSource`.
     """
     return ImapSource(

@@ -16,6 +16,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 import anyio
 import attrs
 
+from drumbeat.core.asked import check_span
 from drumbeat.protocols import Clock
 
 T = TypeVar("T")
@@ -33,8 +34,12 @@ class SystemClock(Clock):
         return monotonic()
 
     async def sleep(self, delay: timedelta, /) -> None:
-        """Sleep for `delay` of real time; a checkpoint at least."""
-        await anyio.sleep(max(0.0, delay.total_seconds()))
+        """Sleep for `delay` of real time; a checkpoint at least.
+
+        Raises:
+            TypeError: `delay` is no timedelta.
+        """
+        await anyio.sleep(max(0.0, check_span("delay", delay).total_seconds()))
 
 
 @runtime_checkable

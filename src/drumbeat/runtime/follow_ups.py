@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import attrs
 
+from drumbeat.core.asked import check_span
 from drumbeat.core.messages import exactly
 from drumbeat.core.model import Fire
 from drumbeat.errors import EngineBusy, FollowUpRefused, NotFound, Problem
@@ -53,6 +54,7 @@ class RunFollowUps(FollowUps):
 
     async def schedule(self, prompt: str, *, after: timedelta) -> Fire:
         """Commit a follow-up, or say which limit it is over. See `drumbeat.protocols.FollowUps`."""
+        check_span("after", after)
         services, slug = self.services, self.fire.slug
         # Counted and committed by one caller at a time, or the limit would hold for none of them.
         async with services.counting:

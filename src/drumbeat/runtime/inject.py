@@ -5,6 +5,7 @@ from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 
+from drumbeat.core.asked import check_span
 from drumbeat.core.model import Env, InjectOutcome, InjectSpec
 from drumbeat.runtime.processes import MIB, Ended, run_process
 from drumbeat.runtime.search_path import child_env, path_entries
@@ -43,6 +44,9 @@ async def run_inject(
         with what the tool wrote last to standard error, 2,000 characters at most, the first being
         `…` when it wrote more.
 
+    Raises:
+        TypeError: `timeout` is no timedelta.
+
     Example:
         >>> from functools import partial
         >>> import anyio
@@ -51,6 +55,7 @@ async def run_inject(
         >>> anyio.run(partial(run_inject, spec, cwd="/")).text
         'three open items'
     """
+    check_span("timeout", timeout)
     if env is None:
         host = os.environ
         env = child_env(host, path=path_entries(host.get("PATH", "")), extra={}, withheld=())

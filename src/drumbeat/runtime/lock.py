@@ -68,7 +68,9 @@ class EngineLock:
                     Problem(
                         code="engine-busy",
                         message=f"another engine holds {self._path.parent}: {self._holder()}",
-                        remedy="stop that engine, or give this one a data folder of its own",
+                        remedy="let this one stand by (`standby=True`, or `drumbeat serve "
+                        "--standby`), or stop that one; a data folder of its own is for another "
+                        "workspace, since two engines on one run each schedule twice",
                     )
                 )
             self._lock = lock

@@ -38,6 +38,7 @@ from uuid import uuid4
 import anyio
 import attrs
 
+from drumbeat.core.asked import check_aware
 from drumbeat.core.messages import shown
 from drumbeat.core.model import Pin, Rotation
 from drumbeat.errors import DrumbeatError, Problem, StoreError
@@ -133,6 +134,7 @@ class SessionPins(Pins):
             DrumbeatError: the reason is `operator` and the note is blank.
             StoreError: a file is damaged, of a newer version, or cannot be read or written. The
                 pin may be cleared already; a repeat with the same id completes what is missing.
+            TypeError: `now` is no datetime.
             ValueError: `now` is naive.
         """
         if reason == "operator" and not note.strip():
@@ -143,10 +145,7 @@ class SessionPins(Pins):
                     remedy="say why: it is kept in the rotation log",
                 )
             )
-        at = self._clock.now() if now is None else now
-        if at.tzinfo is None:
-            msg = "now must be an aware datetime"
-            raise ValueError(msg)
+        at = self._clock.now() if now is None else check_aware("now", now)
         line: dict[str, Any] = {
             "id": uuid4().hex if id is None else id,
             "slug": slug,

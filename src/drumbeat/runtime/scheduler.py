@@ -7,6 +7,7 @@ from typing import Self
 import anyio
 from anyio.lowlevel import checkpoint
 
+from drumbeat.core.asked import check_span
 from drumbeat.core.model import Due, Schedule
 from drumbeat.core.planner import Planner
 from drumbeat.protocols import Clock
@@ -52,6 +53,9 @@ class Scheduler:
         on_jump: called with the distance when wall clock and monotonic clock part, negative when
             the wall clock went back; it may be assigned later. When None, the jump is logged as
             `clock_jumped`. A suspended machine shows as a jump forward.
+
+    Raises:
+        TypeError: `catch_up` or `max_sleep` is no timedelta.
     """
 
     on_jump: Callable[[timedelta], None] | None
@@ -67,7 +71,7 @@ class Scheduler:
     ) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
         self._planner = Planner(zone=zone, catch_up=catch_up)
-        self._max_sleep = max_sleep
+        self._max_sleep = check_span("max_sleep", max_sleep)
         self.on_jump = on_jump
         self._seen: tuple[datetime, float] | None = None
         self._changed = anyio.Event()
@@ -122,6 +126,7 @@ class Scheduler:
         Raises:
             ScheduleError: `schedule` is none, or has no slot in its zone; the slug then has no
                 schedule.
+            TypeError: an instant is no datetime.
             ValueError: an instant is not aware.
         """
         try:
@@ -144,6 +149,7 @@ class Scheduler:
         unknown slug is ignored.
 
         Raises:
+            TypeError: `at` is no datetime.
             ValueError: `at` is not aware.
         """
         self._planner.finished(slug, at)

@@ -21,6 +21,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 
+from drumbeat.core.asked import check_instant, check_span
 from drumbeat.protocols import Clock
 from drumbeat.testing._idle import all_others_blocked, busy_tasks
 
@@ -76,17 +77,18 @@ class ManualClock(Clock):
             raises (spec, section 12: 30 seconds).
 
     Raises:
+        TypeError: `start` is no datetime, or `patience` no timedelta.
         ValueError: `start` is naive.
     """
 
     def __init__(self, start: datetime, *, patience: timedelta = timedelta(seconds=30)) -> None:
-        if start.tzinfo is None:
+        if check_instant("start", start).tzinfo is None:
             msg = f"start is {start!r}, which has no zone: give it one, such as tzinfo=UTC"
             raise ValueError(msg)
         self._start = start.astimezone(UTC)
         self._jumped = timedelta(0)
         self._elapsed = 0
-        self._patience = patience
+        self._patience = check_span("patience", patience)
         self._order = count()
         self._sleepers: list[tuple[int, int, _Sleeper]] = []
         self._nappers: list[tuple[int, int, _Sleeper]] = []
@@ -111,7 +113,11 @@ class ManualClock(Clock):
         return (self._elapsed * _MICROSECOND).total_seconds()
 
     async def sleep(self, delay: timedelta, /) -> None:
-        """Return once `advance` has come to `delay` from here; zero or less is a checkpoint."""
+        """Return once `advance` has come to `delay` from here; zero or less is a checkpoint.
+
+        Raises:
+            TypeError: `delay` is no timedelta.
+        """
         await self._sleep(delay, self._sleepers, self._chain())
 
     # ---- what the engine uses besides (drumbeat.runtime.clock.Driven)
@@ -172,13 +178,14 @@ class ManualClock(Clock):
             by: how far, zero or more; zero waits for rest and wakes who is due.
 
         Raises:
+            TypeError: `by` is no timedelta.
             ValueError: `by` is negative; see `jump`.
             OverflowError: `now()` would pass the year 9999.
             RuntimeError: another `advance` of this clock is under way, or things did not come to
                 rest within `patience` of real time. The message names the blocks of `holding` that
                 are active and the tasks that keep running; the clock stays at the last stop.
         """
-        if by < timedelta(0):
+        if check_span("by", by) < timedelta(0):
             msg = f"advance() cannot go back by {-by}: use jump() to set the wall clock back"
             raise ValueError(msg)
         if self._advancing:
@@ -211,8 +218,9 @@ class ManualClock(Clock):
 
         Raises:
             OverflowError: `now()` would leave the years 1 to 9999.
+            TypeError: `by` is no timedelta.
         """
-        self.now() + by
+        self.now() + check_span("by", by)
         self._jumped += by
 
     # ---- inside
@@ -249,7 +257,7 @@ class ManualClock(Clock):
         room: list[tuple[int, int, _Sleeper]],
         holders: tuple[_Holder, ...],
     ) -> None:
-        if delay <= timedelta(0):
+        if check_span("delay", delay) <= timedelta(0):
             await anyio.lowlevel.checkpoint()
             return
         sleeper = _Sleeper(holders, anyio.Event())

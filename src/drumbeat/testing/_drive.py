@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from drumbeat.core.asked import check_instant
 from drumbeat.core.model import RunRecord
 from drumbeat.testing._clock import ManualClock
 
@@ -33,7 +34,7 @@ async def drive(engine: "Engine", *, until: datetime) -> list[RunRecord]:
         The runs in the order in which they finished, of every state but `running`.
 
     Raises:
-        TypeError: the engine's clock is no `ManualClock`.
+        TypeError: the engine's clock is no `ManualClock`, or `until` no datetime.
         ValueError: `until` is naive, or earlier than the clock.
         RuntimeError: as `ManualClock.advance` raises it.
         Exception: what stopped the engine.
@@ -45,7 +46,7 @@ async def drive(engine: "Engine", *, until: datetime) -> list[RunRecord]:
             "make it with clock=ManualClock(...)"
         )
         raise TypeError(msg)
-    if until.tzinfo is None:
+    if check_instant("until", until).tzinfo is None:
         msg = f"until is {until!r}, which has no zone: give it one, such as tzinfo=UTC"
         raise ValueError(msg)
     start = clock.now()

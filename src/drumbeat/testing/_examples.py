@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import attrs
 
+from drumbeat.core.asked import check_span
 from drumbeat.core.model import Automation, DeliveryIntent, Fire, Step, Turn
 
 __all__ = ["example_intent", "example_turn"]
@@ -121,7 +122,7 @@ class _FollowUps:
             slug="example",
             cause="follow-up",
             slot=name,
-            due=_AT + after,
+            due=_AT + check_span("after", after),
             created_at=_AT,
             prompt=prompt,
             depth=1,

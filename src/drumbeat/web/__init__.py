@@ -6,6 +6,7 @@ The bodies of requests are never trusted in size, and no answer holds a secret.
 from datetime import timedelta
 
 from drumbeat.client import Client
+from drumbeat.core.asked import check_span
 from drumbeat.errors import extra_missing
 
 try:
@@ -40,7 +41,11 @@ def routes(
         engine: an engine, or a client beside one of another process.
         max_body: how many bytes the body of a webhook may have; it is held in memory.
         body_timeout: how long the body of any request may take to come.
+
+    Raises:
+        TypeError: `body_timeout` is no timedelta.
     """
+    check_span("body_timeout", body_timeout)
     look, show = health(engine), show_page(engine)
     webhook = take_webhook(engine, max_body=max_body, body_timeout=body_timeout)
     run = run_automation(engine, body_timeout=body_timeout)
