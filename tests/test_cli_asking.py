@@ -3,7 +3,8 @@
 import re
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from click.testing import CliRunner, Result
 
 from drumbeat import Client, Engine, Fire, Turn
 from drumbeat.cli.commands import drumbeat
+from drumbeat.runtime.lock import EngineLock
+from drumbeat.runtime.sign_of_life import SignOfLife, write_sign
 from drumbeat.testing import ScriptedAgent
 
 HOST = """\
@@ -164,6 +167,25 @@ def test_a_run_can_be_left_to_whatever_engine_is_there_then() -> None:
     assert "+0545" in result.stdout
     assert fire.id in result.stdout
     assert "no engine holds the data folder" in result.stderr
+
+
+def test_a_run_that_is_left_to_an_engine_which_drains_waits_for_the_next_one(
+    workspace: Path,
+) -> None:
+    call("run", "greeting", "--in", "7200")  # makes the store
+    data = workspace / ".drumbeat"
+    lock = EngineLock(data)
+    holder = anyio.run(partial(lock.acquire, since="noon"))
+    try:
+        write_sign(
+            data, SignOfLife(holder=holder, at=datetime(2026, 3, 2, tzinfo=UTC), draining=True)
+        )
+        result = call("run", "greeting", "--in", "0")
+        told = call("status")
+    finally:
+        anyio.run(lock.release)
+    assert "it runs after the next start" in result.stderr
+    assert f"draining: {holder}" in told.stdout
 
 
 @pytest.mark.slow

@@ -510,7 +510,7 @@ class Client(Doorstep):
         """What the records and the lock of the data folder say. Writes nothing.
 
         A client knows of an engine whether there is one, and not what is in its memory: `path` and
-        `stuck` are empty, and one that drains counts as `running`. Its `faults` are what is wrong
+        `stuck` are empty. That one drains, it says of itself. Its `faults` are what is wrong
         with the folders of the workspace, whose files are not all seen then, with packs and with
         `SYSTEM.md`, and what the engine said of itself, which it does with its next look at the
         files (`Settings.reload_interval`).

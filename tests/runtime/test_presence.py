@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
@@ -221,6 +222,26 @@ async def test_what_is_wrong_with_an_engine_reaches_clients_and_the_doctor(host:
         assert "store-full" not in [fault.code for fault in (await beside.status()).faults]
         assert (await beside.health()).ok
     assert (await examined(host, host.clock.now())).found == "none"
+
+
+async def test_a_client_sees_that_an_engine_drains(host: Any) -> None:
+    """As long as it does: no work is begun in that time, which whoever looks has to know."""
+    host.write()
+    host.agent = host.sleeper(HOUR)
+    async with Client(host.workspace) as beside:
+        async with host.engine(settings={"drain_timeout": HOUR}) as engine:
+            await engine.fire("check")
+            await host.clock.advance(MINUTE)
+            assert (await beside.status()).state == "running"
+            async with anyio.create_task_group() as group:
+                group.start_soon(engine.drain, "a deploy")
+                await host.clock.advance(timedelta(seconds=1))
+                assert (await beside.status()).state == "draining"
+                assert await beside.health() == Health(ok=False, state="draining")
+                await host.clock.advance(HOUR)
+            assert (await beside.status()).state == "stopped"
+        async with host.engine():
+            assert (await beside.status()).state == "running"
 
 
 async def test_the_doctor_notices_an_engine_that_has_fallen_silent(host: Any) -> None:

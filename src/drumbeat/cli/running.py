@@ -199,7 +199,9 @@ async def _fire(output: Output, slug: str, options: dict[str, Any]) -> None:
     zone = given or zones_of(status)[kind_of(status.workspace, slug)].tzinfo
     output.line(f"{slug} is due {local(fire.due, zone)}")
     output.facts([("fire", fire.id)])
-    if status.state != "running":
+    if status.state == "draining":
+        output.error("the engine drains and begins nothing more: it runs after the next start")
+    elif status.state != "running":
         output.error("no engine holds the data folder: it runs once one does")
 
 

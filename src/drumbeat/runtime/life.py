@@ -13,6 +13,7 @@ from drumbeat.protocols import Deliverer
 from drumbeat.runtime import rotations
 from drumbeat.runtime.agenda import Agenda
 from drumbeat.runtime.awaited import AwaitedTurns
+from drumbeat.runtime.contained import contained
 from drumbeat.runtime.deliveries import Deliveries
 from drumbeat.runtime.desk import Desk
 from drumbeat.runtime.dispatcher import Dispatcher
@@ -199,6 +200,9 @@ class Life:
         async with anyio.create_task_group() as group:
             group.start_soon(partial(self.dispatcher.drain, limit, time_up=time_up))
             group.start_soon(self.awaited.drain, limit)
+            if limit > timedelta(0):
+                # Whoever looks from another process sees it at once.
+                group.start_soon(contained, self.services, "sign of life", self.presence.beat)
         left = timedelta(seconds=end - clock.monotonic())
         if self.deliveries is not None and left > timedelta(0):
             await self.deliveries.drain(left)

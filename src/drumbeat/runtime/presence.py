@@ -41,7 +41,7 @@ class Presence:
     _began: bool = False
     _before: SignOfLife | None = None
     _started: datetime | None = None
-    _told: tuple[Problem, ...] | None = None
+    _told: tuple[bool, tuple[Problem, ...]] | None = None
     _beat_at: float = 0.0
     _mute: bool = False
 
@@ -82,7 +82,7 @@ class Presence:
         self._began = True
 
     async def beat(self) -> None:
-        """Write the file, if a minute has passed or the faults are others."""
+        """Write the file, if a minute has passed, it drains by now, or the faults are others."""
         services = self.services
         shown = services.redactor.text
         faults = tuple(
@@ -90,9 +90,15 @@ class Presence:
             for fault in services.faults.values()
         )
         steady = services.clock.monotonic()
-        if faults == self._told and steady - self._beat_at < _BEAT.total_seconds():
+        tells = services.draining, faults
+        if tells == self._told and steady - self._beat_at < _BEAT.total_seconds():
             return
-        sign = SignOfLife(holder=self.holder, at=services.clock.now(), faults=faults)
+        sign = SignOfLife(
+            holder=self.holder,
+            at=services.clock.now(),
+            faults=faults,
+            draining=services.draining,
+        )
         try:
             with holding(services.clock, "sign of life"):
                 await services.threads.run(write_sign, services.data_dir, sign)
@@ -101,7 +107,7 @@ class Presence:
                 log.warning("sign_of_life_failed", reason=error.strerror or str(error))
             self._told, self._mute = None, True
         else:
-            self._told, self._beat_at, self._mute = faults, steady, False
+            self._told, self._beat_at, self._mute = tells, steady, False
 
     async def end(self, fault: BaseException | None) -> None:
         """Say that the engine stops, by itself or for `fault`, as far as the store takes it."""

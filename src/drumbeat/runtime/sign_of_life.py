@@ -2,9 +2,10 @@
 
 Theory of operation. What stands in the store says nothing while the store is in trouble, and
 nothing of an engine that was killed. So the holder of a data folder writes `engine.json` beside the
-lock: when its faults change, and each minute. The file is overwritten in place and keeps its size,
-since a disk that is full takes no other file; who reads it in that instant reads again. It is not
-synced: after a power cut it may be older, never wrong for what it is used for.
+lock: when its faults change, as it begins to drain, and each minute. The file is overwritten in
+place and keeps its size, since a disk that is full takes no other file; who reads it in that
+instant reads again. It is not synced: after a power cut it may be older, never wrong for what it is
+used for.
 """
 
 import json
@@ -29,11 +30,12 @@ _LOOKS: Final = 3
 
 @attrs.frozen(kw_only=True)
 class SignOfLife:
-    """What an engine wrote of itself: who it is, when, and what is wrong with it."""
+    """What an engine wrote of itself: who it is, when, whether it drains, what is wrong with it."""
 
     holder: str
     at: datetime
     faults: tuple[Problem, ...] = ()
+    draining: bool = False
 
 
 def write_sign(data_dir: Path, sign: SignOfLife) -> None:
@@ -46,6 +48,7 @@ def write_sign(data_dir: Path, sign: SignOfLife) -> None:
         "version": _VERSION,
         "holder": sign.holder,
         "at": sign.at.isoformat(),
+        "draining": sign.draining,
         "faults": [
             {"code": fault.code, "message": fault.message, "remedy": fault.remedy}
             for fault in sign.faults
@@ -77,7 +80,12 @@ def _sign(value: Any) -> SignOfLife:
     at = datetime.fromisoformat(value["at"])
     if value["version"] != _VERSION or at.utcoffset() is None:
         raise ValueError(value)
-    return SignOfLife(holder=str(value["holder"]), at=at, faults=tuple(_faults(value["faults"])))
+    return SignOfLife(
+        holder=str(value["holder"]),
+        at=at,
+        faults=tuple(_faults(value["faults"])),
+        draining=value.get("draining") is True,  # an earlier release says nothing of it
+    )
 
 
 def _faults(values: Iterable[Any]) -> Iterable[Problem]:
