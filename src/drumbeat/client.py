@@ -1,6 +1,7 @@
 """All that needs no agent: reading what happened, and putting requests in as rows."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
@@ -29,6 +30,7 @@ from drumbeat.runtime.account import Account
 from drumbeat.runtime.doorstep import Doorstep
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.follow_ups import token_elsewhere
+from drumbeat.runtime.listing import check_there
 from drumbeat.runtime.onlooker import Onlooker
 from drumbeat.runtime.pins import SessionPins
 from drumbeat.runtime.preview import preview
@@ -49,8 +51,8 @@ class Client(Doorstep):
 
     An async context manager, entered once. It needs no agent and holds no lock, so any number of
     clients work beside one engine of another process; what they ask for are rows that the engine
-    takes up. Reading writes nothing: without a data folder, everything reads as empty, until an
-    engine has made one.
+    takes up. Reading writes nothing: without a data folder, everything of a workspace reads as
+    empty, until an engine has made one.
 
     Every method raises `DrumbeatError` outside the `async with` (`not-entered`, `left`), and in
     another thread than the one that entered it (`other-thread`).
@@ -396,23 +398,45 @@ class Client(Doorstep):
         Raises:
             NotFound: no such intent, or none that is to be delivered.
             TypeError: `receipt` is no `Receipt` of texts.
+            WorkspaceError: there is neither a workspace nor a store (`workspace-missing`).
             StoreError: it could not be committed.
         """
         kept = kept_receipt(receipt, self._redactor())
         if receipt is not None and kept is None:
             msg = "receipt must be a Receipt whose id and url are text or None"
             raise TypeError(msg)
-        await acknowledge(await self._readable(), intent_id, kept, clock=self._clock)
+        await acknowledge(await self._records(), intent_id, kept, clock=self._clock)
 
     # ---- reading
+
+    async def _records(self) -> Store | None:
+        """The store, or None where a workspace has none yet."""
+        self._check_inside()
+        return await self._known()
+
+    async def _known(self) -> Store | None:
+        store = await self._state.readable()
+        if store is None:  # one that is misspelt would read as one in which nothing has happened
+            await self._threads.run(self._check_workspace)
+        return store
+
+    def _check_workspace(self) -> None:
+        with suppress(OSError):  # what is there and closed to this user may be the one meant
+            check_there(self.workspace_dir)
+
+    def _check_folders(self) -> None:
+        with suppress(OSError):
+            if not self.data_dir.exists():
+                check_there(self.workspace_dir)
 
     async def runs(self, slug: str | None = None, *, limit: int = 100) -> list[RunRecord]:
         """The latest runs, the last one first.
 
         Raises:
+            WorkspaceError: there is neither a workspace nor a store (`workspace-missing`).
             StoreError: the store could not be read.
         """
-        store = await self._readable()
+        store = await self._records()
         return [] if store is None else await store.runs(slug=slug, limit=limit)
 
     async def find_run(self, target: str) -> RunRecord:
@@ -420,9 +444,10 @@ class Client(Doorstep):
 
         Raises:
             NotFound: none does.
+            WorkspaceError: there is neither a workspace nor a store (`workspace-missing`).
             StoreError: the store could not be read.
         """
-        store = await self._readable()
+        store = await self._records()
         found = [] if store is None else await store.runs(target=target, limit=1)
         if not found:
             raise requests.unknown_run(target)
@@ -432,9 +457,10 @@ class Client(Doorstep):
         """The latest fires, the last one first.
 
         Raises:
+            WorkspaceError: there is neither a workspace nor a store (`workspace-missing`).
             StoreError: the store could not be read.
         """
-        store = await self._readable()
+        store = await self._records()
         return [] if store is None else await store.fires(slug=slug, limit=limit)
 
     async def intents(
@@ -452,12 +478,13 @@ class Client(Doorstep):
 
         Raises:
             ValueError: `limit` is negative.
+            WorkspaceError: there is neither a workspace nor a store (`workspace-missing`).
             StoreError: the store could not be read.
         """
         if limit is not None and limit < 0:
             msg = f"limit must not be negative, not {limit}"
             raise ValueError(msg)
-        store = await self._readable()
+        store = await self._records()
         if store is None:
             return []
         redactor = self._redactor()
@@ -467,9 +494,11 @@ class Client(Doorstep):
         """Which conversation each automation resumes.
 
         Raises:
+            WorkspaceError: there is neither a workspace nor a data folder (`workspace-missing`).
             StoreError: the pins could not be read.
         """
         self._check_inside()
+        await self._threads.run(self._check_folders)
         return await (await self._session_pins()).all()
 
     async def upcoming(self, *, until: datetime) -> list[Due]:
@@ -590,18 +619,20 @@ class Client(Doorstep):
         """The ids of finished runs without an intent: there must be none.
 
         Raises:
+            WorkspaceError: there is neither a workspace nor a store (`workspace-missing`).
             StoreError: the store could not be read.
         """
-        store = await self._readable()
+        store = await self._records()
         return [] if store is None else await store.invalid_runs()
 
     def events(self, after: int = 0, *, follow: bool = True) -> AsyncIterator[Event]:
         """The durable event stream, in order, from the event behind the id `after`.
 
         The iterator raises `EventsExpired` when events behind `after` were purged, or there never
-        was an event of that id (a backup was put back, and ids come a second time), and
-        `StoreError` when the store could not be read; ask it again, or for another one from the
-        last id that was seen. It need not be closed.
+        was an event of that id (a backup was put back, and ids come a second time),
+        `WorkspaceError` when there is neither a workspace nor a store, and `StoreError` when the
+        store could not be read; ask it again, or for another one from the last id that was seen.
+        It need not be closed.
 
         Args:
             after: the id of the last event that was seen; 0 begins with the first that is kept.
@@ -610,7 +641,7 @@ class Client(Doorstep):
         """
         self._check_inside()
         return EventStream(
-            readable=self._state.readable,
+            readable=self._known,
             is_over=lambda: self._phase == "left",
             clock=self._clock,
             after=after,

@@ -57,6 +57,7 @@ from drumbeat.runtime.standby import outcome
 from drumbeat.runtime.tenure import Tenure
 from drumbeat.runtime.within import is_within, turn_around
 from drumbeat.runtime.workspace import FileState, Survey
+from drumbeat.runtime.zones import check_zone
 
 _RELOADED = 1.0
 """Seconds between two looks at the files for routes that are not known."""
@@ -94,7 +95,9 @@ class Engine(Client):
 
     Raises:
         TypeError: the agent, the deliverer or a mail source is a class, or lacks its async method;
-            `skills` is one folder and no sequence of them.
+            `skills` is one folder and no sequence of them; `timezone` is neither text nor a zone.
+        DrumbeatError: `timezone` is blank (`zone-unknown`) or an offset (`zone-fixed-offset`).
+            Whether there is a zone of that name is looked up on entering.
         ValueError: `base_url` is no http or https address, or has a query or a password in it.
     """
 
@@ -123,6 +126,8 @@ class Engine(Client):
             check_brought("deliverer", deliverer, "deliver")
         for system, source in (mail or {}).items():
             check_brought(f"mail[{system!r}]", source, "poll")
+        if timezone is not None:
+            check_zone(timezone)
         if isinstance(skills, str | os.PathLike):
             msg = f"skills must be a sequence of folders: give skills=[{skills!r}]"
             raise TypeError(msg)

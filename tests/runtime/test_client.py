@@ -10,7 +10,16 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from drumbeat import Client, DrumbeatError, Event, Fire, NotFound, Receipt, StoreError
+from drumbeat import (
+    Client,
+    DrumbeatError,
+    Event,
+    Fire,
+    NotFound,
+    Receipt,
+    StoreError,
+    WorkspaceError,
+)
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import drive
 
@@ -47,6 +56,39 @@ async def test_without_a_data_folder_all_reads_as_empty_and_nothing_is_made(host
         with pytest.raises(NotFound, match="intent-unknown"):
             await reader.acknowledge("x")
     assert tree(host.workspace) == before
+
+
+async def test_a_workspace_that_is_not_there_does_not_read_as_empty(tmp_path: Path) -> None:
+    """It is misspelt, most likely."""
+    async with Client(tmp_path / "nowhere") as reader:
+        for call in (
+            reader.runs,
+            reader.fires,
+            reader.intents,
+            reader.sweep,
+            reader.sessions,
+            partial(reader.find_run, "x"),
+            partial(reader.acknowledge, "x"),
+            reader.events(follow=False).__anext__,
+            reader.events().__anext__,
+            partial(reader.fire, "check"),
+        ):
+            with pytest.raises(WorkspaceError, match="workspace-missing"):
+                await call()
+        assert [fault.code for fault in (await reader.status()).faults] == ["workspace-missing"]
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_records_are_read_although_the_workspace_is_gone(host: Any) -> None:
+    host.write()
+    state = host.workspace.with_name("state")
+    async with host.engine(data_dir=state) as engine:
+        await engine.run("check")
+    host.workspace.rename(host.workspace.with_name("elsewhere"))
+    async with Client(host.workspace, data_dir=state) as reader:
+        assert len(await reader.runs()) == 1
+        assert list(await reader.sessions()) == ["check"]
+        assert [event async for event in reader.events(follow=False)]
 
 
 async def test_making_a_client_touches_nothing(tmp_path: Path) -> None:

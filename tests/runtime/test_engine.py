@@ -5,7 +5,7 @@ import gc
 import json
 import math
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +168,24 @@ async def test_a_zone_that_is_none_is_refused_before_anything_is_made(host: Any)
     with pytest.raises(DrumbeatError, match="zone-unknown"):
         await host.engine(timezone="Berlin/Europe").__aenter__()
     assert not host.data.exists()
+
+
+@pytest.mark.parametrize(
+    "zone, error, said",
+    [
+        (5, TypeError, "timezone must be"),
+        (b"UTC", TypeError, "timezone must be"),
+        ("", DrumbeatError, "timezone is blank"),
+        (" ", DrumbeatError, "timezone is blank"),
+        ("UTC+2", DrumbeatError, "zone-fixed-offset"),
+        (timezone(timedelta(hours=1)), DrumbeatError, "zone-fixed-offset"),
+    ],
+)
+def test_what_can_name_no_zone_is_refused_as_an_engine_is_made(
+    zone: Any, error: type[Exception], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=said):
+        Engine(tmp_path, agent=ScriptedAgent(), timezone=zone)
 
 
 async def test_cancelled_while_entering_it_gives_back_the_folder(host: Any) -> None:

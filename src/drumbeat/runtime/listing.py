@@ -38,6 +38,17 @@ class Listing:
     vanished: frozenset[str]
 
 
+def check_there(root: Path) -> None:
+    """Refuse a workspace of which nothing is there.
+
+    Raises:
+        WorkspaceError: there is no such folder (`workspace-missing`).
+        OSError: it cannot be told.
+    """
+    if not root.exists():
+        raise _fault("workspace-missing", f"there is no folder {root}", "name an existing folder")
+
+
 def listed(root: Path, known: Collection[Path]) -> Listing:
     """Look into both folders.
 
@@ -50,10 +61,7 @@ def listed(root: Path, known: Collection[Path]) -> Listing:
             left of them holds no file.
     """
     try:
-        if not root.exists():
-            raise _fault(
-                "workspace-missing", f"there is no folder {root}", "name an existing folder"
-            )
+        check_there(root)
         if not root.is_dir():
             raise _fault("workspace-not-a-folder", f"{root} is no folder", "name the folder itself")
         found = [folder for folder in FOLDERS if (root / folder).exists()]

@@ -16,7 +16,15 @@ from drumbeat.core.model import Env, Kind
 from drumbeat.errors import DrumbeatError, Finding, Problem
 from drumbeat.runtime.log import log
 
-__all__ = ["GIVEN", "Zone", "resolve_zone", "system_zone", "system_zone_problem", "zones_for"]
+__all__ = [
+    "GIVEN",
+    "Zone",
+    "check_zone",
+    "resolve_zone",
+    "system_zone",
+    "system_zone_problem",
+    "zones_for",
+]
 
 UTC_ZONE = "UTC"
 GIVEN = "timezone"
@@ -63,6 +71,7 @@ _ABBREVIATIONS = {
     "CEST": "Europe/Berlin",
     "JST": "Asia/Tokyo",
 }
+_USE_A_NAME = "use an IANA name: a continent and a city, such as `Europe/Berlin`, or `UTC`"
 _NOT_PLACES = frozenset({"localtime", "posixrules", "Factory"})
 
 
@@ -72,6 +81,25 @@ class Zone(NamedTuple):
     tzinfo: tzinfo
     name: str
     source: str
+
+
+def check_zone(value: object) -> None:
+    """Refuse what cannot name a zone, without a look at the zone database.
+
+    Args:
+        value: what a host gives as `timezone`.
+
+    Raises:
+        TypeError: it is neither text nor a `tzinfo`.
+        DrumbeatError: `zone-unknown`, it is blank; `zone-fixed-offset`, it is an offset.
+    """
+    if not isinstance(value, str | tzinfo):
+        msg = f"timezone must be a name such as 'Europe/Berlin' or a ZoneInfo, not {value!r}"
+        raise TypeError(msg)
+    if isinstance(value, str):
+        _check_name(value.strip(), GIVEN)
+    elif isinstance(value, timezone) and value.utcoffset(None):
+        resolve_zone(value)
 
 
 def resolve_zone(value: str | tzinfo, *, source: str = "timezone") -> ZoneInfo:
@@ -207,7 +235,7 @@ def _zone(zone: ZoneInfo, source: str) -> Zone:
     return Zone(zone, zone.key, source)
 
 
-def _named(name: str, source: str) -> ZoneInfo:
+def _check_name(name: str, source: str) -> None:
     offset = fullmatch(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d\d))?", name, ASCII | IGNORECASE)
     if offset:
         minutes = int(offset[2]) * 60 + int(offset[3] or 0)
@@ -220,6 +248,18 @@ def _named(name: str, source: str) -> ZoneInfo:
                 remedy=f"use the IANA name of the place, such as `{_ABBREVIATIONS[name.upper()]}`",
             )
         )
+    if not name:
+        raise DrumbeatError(
+            Problem(
+                code="zone-unknown",
+                message=f"{source} is blank",
+                remedy=_USE_A_NAME,
+            )
+        )
+
+
+def _named(name: str, source: str) -> ZoneInfo:
+    _check_name(name, source)
     if name.upper() in {"UTC", "Z", "GMT"}:
         return ZoneInfo(UTC_ZONE)
     if name not in _NOT_PLACES and not name.startswith(("posix/", "right/")):
@@ -251,7 +291,7 @@ def _suggestion(name: str) -> str:
         close = get_close_matches(wanted, names, n=1, cutoff=0.75)
         if close:
             return f"did you mean `{names[close[0]]}`?"
-    return "use an IANA name: a continent and a city, such as `Europe/Berlin`, or `UTC`"
+    return _USE_A_NAME
 
 
 def _fixed(shown: str, offset: timedelta, source: str) -> DrumbeatError:
