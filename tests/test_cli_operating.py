@@ -358,6 +358,7 @@ def test_a_doctor_names_a_slip_in_the_zone_of_the_system(
     assert "[zone-unknown]" in result.output
     assert "did you mean `Europe/Berlin`?" in result.output
     assert "\\n" not in result.output
+    assert result.stderr == ""
     lived(workspace)  # under an engine whose zone the host gave, it moves none
     result = call("doctor")
     assert "ok   zones: " in result.output

@@ -10,7 +10,7 @@ import click
 from drumbeat import SystemClock
 from drumbeat.cli.examination import examine
 from drumbeat.cli.examined import Examined
-from drumbeat.cli.group import FAILED, data_dir_option, workspace_option
+from drumbeat.cli.group import FAILED, data_dir_option, log_to_stderr, workspace_option
 from drumbeat.cli.output import Output, visible
 
 __all__ = ["doctor"]
@@ -25,6 +25,7 @@ def doctor(output: Output, workspace: Path, data_dir: Path | None) -> None:
 
     Works beside an engine. Exits with 1 on any problem and on findings of the severity error.
     """
+    log_to_stderr("error")  # what is wrong is said once, in its area
     now = SystemClock().now()
     examined = anyio.run(
         partial(examine, workspace, data_dir=data_dir, env=dict(os.environ), now=now)
