@@ -50,10 +50,18 @@ BROKEN = GOOD.replace("notify: always", "notfy: always\n  conversation: sometime
 UNSCHEDULABLE = GOOD.replace("daily at 07:00", "now and then")
 UNEVEN = GOOD.replace("daily at 07:00", '"*/7 * * * *"')
 HOST = """\
-from drumbeat import AgentError
+import signal
+import anyio
+from drumbeat import AgentError, DeliveryRefused
 from drumbeat.testing import RecordingDeliverer, ScriptedAgent
 
+async def stop():
+    signal.raise_signal(signal.SIGINT)
+    await anyio.sleep_forever()
+
 def say(turn):
+    if turn.step_id == "stop":
+        return stop()
     if turn.step_id == "fail":
         return AgentError("the model said \\x1b[31mno", code="said-no")
     return "Hello \\x1b[2J there.\\nSecond line."
@@ -64,6 +72,14 @@ def agent():
 class Printer:
     async def deliver(self, intent):
         print("DELIVERED", intent.slug, intent.gate)
+
+class Down:
+    async def deliver(self, intent):
+        raise OSError("the channel is down")
+
+class Refusing:
+    async def deliver(self, intent):
+        raise DeliveryRefused("no such channel")
 """
 
 
@@ -560,6 +576,52 @@ def test_run_hands_the_message_to_a_deliverer(workspace: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "DELIVERED greeting policy-always" in result.output
     assert "delivery   delivered" in result.output
+
+
+@pytest.mark.parametrize(
+    ("deliverer", "delivery", "reason", "again"),
+    [
+        ("Down", "pending", "OSError: the channel is down", True),
+        ("Refusing", "abandoned", "no such channel", False),
+    ],
+)
+def test_run_says_why_its_message_is_not_out(
+    workspace: Path, deliverer: str, delivery: str, reason: str, again: bool
+) -> None:
+    """The run itself went well, so the command ends with 0."""
+    result = call(
+        "run", "greeting", "--agent", "cli_test_host:agent", "--workspace", workspace,
+        "--deliverer", f"cli_test_host:{deliverer}", "--log-level", "error",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert re.search(rf"^ +delivery +{delivery}$", result.stdout, re.MULTILINE)
+    told = " ".join(result.stderr.split())
+    assert reason in told
+    assert ("it is tried again by the next engine that has a deliverer" in told) == again
+
+
+@pytest.mark.parametrize(
+    ("notify", "options", "said"),
+    [
+        ("always", (), "its message waits for the next engine that has a deliverer"),
+        ("never", (), "its message is kept on record and not sent: "),
+        ("always", ("--try",), "stopped; nothing of the run is kept"),
+    ],
+    ids=["always", "never", "trial"],
+)
+def test_ctrl_c_says_what_is_left_of_a_run(
+    workspace: Path, notify: str, options: tuple[str, ...], said: str
+) -> None:
+    text = GOOD.replace("id: greet", "id: stop").replace("notify: always", f"notify: {notify}")
+    write(workspace / "automations/stopped.md", text)
+    result = call(
+        "run", "stopped", *options, "--agent", "cli_test_host:agent", "--workspace", workspace
+    )
+    assert result.exit_code == 1
+    told = " ".join(result.stderr.split())
+    assert said in told
+    assert ("of stopped is recorded as interrupted" in told) == (not options)
+    assert "Aborted!" in told
 
 
 def test_run_ends_with_1_when_the_run_failed(workspace: Path) -> None:

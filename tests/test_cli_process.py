@@ -210,7 +210,10 @@ def test_ctrl_c_ends_a_run_and_leaves_a_record(workspace: Path) -> None:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Traceback" not in errors
-    assert anyio.run(the_run, workspace).state == "interrupted"
+    run = anyio.run(the_run, workspace)
+    assert (run.state, run.delivery) == ("interrupted", "pending")
+    assert f"{run.run_id} of waiting is recorded as interrupted" in errors
+    assert "its message waits for the next engine that has a deliverer, as serve has" in errors
 
 
 @pytest.mark.slow

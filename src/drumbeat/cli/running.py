@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +13,7 @@ import anyio
 import anyio.abc
 import click
 
-from drumbeat import Agent, Client, Deliverer, Engine, RunRecord, WebhookTrigger
+from drumbeat import Agent, Client, Deliverer, Engine, RunRecord, SystemClock, WebhookTrigger
 from drumbeat.cli.group import (
     FAILED,
     InWorkspace,
@@ -44,6 +44,7 @@ __all__ = [
 
 _GLANCE = 0.5
 """Real seconds from one look at a standby to the next."""
+_NEXT = "the next engine that has a deliverer, as serve has"
 
 
 def agent_option(*, required: bool = True) -> Callable[[Any], Any]:
@@ -136,8 +137,8 @@ def run(output: Output, /, slug: str, **options: Any) -> None:
     if options["trial"]:
         with TemporaryDirectory(prefix="drumbeat-try-") as folder:
             tried = options | {"data_dir": Path(folder)}
-            raise SystemExit(anyio.run(_run, output, slug, agent, deliverer, tried))
-    raise SystemExit(anyio.run(_run, output, slug, agent, deliverer, options))
+            raise SystemExit(_carried_out(output, slug, agent, deliverer, tried))
+    raise SystemExit(_carried_out(output, slug, agent, deliverer, options))
 
 
 @click.command(cls=InWorkspace)
@@ -205,6 +206,37 @@ async def _fire(output: Output, slug: str, options: dict[str, Any]) -> None:
         output.error("no engine holds the data folder: it runs once one does")
 
 
+def _carried_out(
+    output: Output, slug: str, agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]
+) -> int:
+    """Run it; whoever ends that by Ctrl-C is told what is left of the run."""
+    began = SystemClock().now()
+    try:
+        return anyio.run(_run, output, slug, agent, deliverer, options)
+    except KeyboardInterrupt:
+        if options["trial"]:
+            output.error("stopped; nothing of the run is kept")
+        else:
+            anyio.run(_tell_stopped, output, slug, began, options)
+        raise
+
+
+async def _tell_stopped(
+    output: Output, slug: str, began: datetime, options: dict[str, Any]
+) -> None:
+    async with Client(options["workspace"], data_dir=options["data_dir"]) as client:
+        runs = [run for run in await client.runs(slug, limit=1) if run.started_at >= began]
+    for run in runs:
+        if run.intent is None:
+            output.error(f"{run.run_id} of {slug} was cut off; the next engine records its end")
+            continue
+        output.error(f"{run.run_id} of {slug} is recorded as {run.state}")
+        if run.delivery == "pending":
+            output.error(f"its message waits for {_NEXT}")
+        elif run.intent.verdict != "deliver":
+            output.error(f"its message is kept on record and not sent: {run.intent.reason}")
+
+
 async def _run(
     output: Output, slug: str, agent: Agent, deliverer: Deliverer | None, options: dict[str, Any]
 ) -> int:
@@ -217,12 +249,18 @@ async def _run(
         await engine.settled()
         record = await engine.find_run(record.run_id)
         pending = len(await engine.intents("pending", payloads=False))
+        unsent = deliverer is not None and record.delivery in ("pending", "abandoned")
+        told = await engine.why(slug, at=record.fire.due) if unsent else ""
     trial = options["trial"]
     _print_run(output, record, None if trial else engine.data_dir)
     if pending and deliverer is None and not trial:
         said = "1 message waits" if pending == 1 else f"{pending} messages wait"
-        output.error(f"{said} to be sent by the next engine that has a deliverer, as serve has")
+        output.error(f"{said} to be sent by {_NEXT}")
         output.error("for a run that sends nothing and leaves nothing behind there is --try")
+    if unsent:
+        output.error(told)
+    if unsent and record.delivery == "pending":
+        output.error(f"it is tried again by {_NEXT}")
     return 0 if record.state == "succeeded" else FAILED
 
 
