@@ -403,6 +403,39 @@ async def test_what_was_accepted_waits_for_the_folder_of_its_file(host: Any) -> 
     assert (taken.status, run.fire.id, run.state) == (202, taken.json["fire"], "succeeded")
 
 
+async def test_a_delivery_that_ended_as_removed_may_come_again(host: Any) -> None:
+    """Its file is back, and its sender sends it again: that runs, once."""
+    path = host.job("look", "webhook: door")
+    text = path.read_text(encoding="utf-8")
+    host.job("other", "webhook: window")
+    clock = ManualClock(START)
+    headers = BEARER | {"Idempotency-Key": "one"}
+
+    async def sent(body: bytes = b"") -> Any:
+        async with host.client() as client:
+            client._clock = clock
+            return await host.call(client, "POST", DOOR, headers=headers, body=body)
+
+    for _ in ("at first", "again"):
+        taken = await sent()
+        assert taken.status == 202
+        path.unlink()
+        async with host.engine(clock=clock) as engine:
+            for _ in range(3):
+                await clock.advance(timedelta(seconds=10))
+            fire, *_ = await engine.fires()
+        assert (fire.id, fire.verdict, fire.reason) == (taken.json["fire"], "skipped", "removed")
+        path.write_text(text, encoding="utf-8")
+    other = await sent(b"another event")
+    assert (other.status, other.json["state"]) == (200, "removed")
+    again, repeated = await sent(), await sent()
+    async with host.engine(clock=clock) as engine:
+        await clock.advance(timedelta(seconds=1))
+        (run,) = await engine.runs()
+    assert (again.status, repeated.status) == (202, 200)
+    assert run.fire.id == again.json["fire"] == repeated.json["fire"]
+
+
 @pytest.mark.parametrize("kind", ["client", "engine"])
 @pytest.mark.parametrize("ever", ["never loaded", "loaded before"])
 async def test_a_broken_file_asks_its_senders_to_come_again(

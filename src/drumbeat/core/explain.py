@@ -10,6 +10,7 @@ from drumbeat.core.model import Fire, RunRecord
 
 __all__ = [
     "NEAR",
+    "REMOVED",
     "Around",
     "Known",
     "Subject",
@@ -22,10 +23,13 @@ __all__ = [
 NEAR = timedelta(minutes=1)
 """A fire that is less than this away from a moment is the one that is meant."""
 
+REMOVED = "removed"
+"""The reason with which a fire is skipped because its file counts as removed."""
+
 _NEVER = "; no earlier fire is remembered"
 _SKIPPED = {
     "disabled": "its file was disabled when its turn came",
-    "removed": "its file was gone when its turn came",
+    REMOVED: "its file was gone when its turn came",
 }
 _PAUSED = "paused ("
 

@@ -21,7 +21,7 @@ import anyio.abc
 import attrs
 
 from drumbeat.core.attempts import next_attempt
-from drumbeat.core.explain import paused_reason
+from drumbeat.core.explain import REMOVED, paused_reason
 from drumbeat.core.model import Claim, Fire, Mark, RunRecord
 from drumbeat.errors import ClaimLost, StoreError
 from drumbeat.runtime.conclusion import Ending
@@ -34,7 +34,6 @@ from drumbeat.runtime.settlement import Settlement, unknown
 from drumbeat.runtime.waiters import Waiters
 
 _PAGE = 10_000
-_REMOVED = "removed"
 _REMOVED_AFTER = 2
 """A file is gone after so many reloads in a row without it (spec, section 5)."""
 
@@ -250,7 +249,7 @@ class Dispatcher:
         )
 
         async def write() -> None:
-            mail = await after_skip(services.store, fire, removed=reason == _REMOVED)
+            mail = await after_skip(services.store, fire, removed=reason == REMOVED)
 
             async def settle(marks: Sequence[Mark]) -> None:
                 await services.store.record(
@@ -307,7 +306,7 @@ class Dispatcher:
         pending = await self.services.store.fires(slug=slug, open=True, limit=_PAGE, payloads=False)
         for fire in pending:
             if fire.run_id not in self.going:
-                await self._skip(fire, _REMOVED)
+                await self._skip(fire, REMOVED)
         if not self.busy(slug) and len(pending) < _PAGE:
             del self._absent[slug]
 

@@ -5,6 +5,9 @@ that (slug, cause, slot) stands once is what makes a repeated delivery the same 
 over processes, and when two come at once. An answer of 202 is given after that transaction only. A
 sender that is not answered, because the process died in between, sends again and is told 200.
 
+A delivery whose fire ended as removed, since its file was away, starts a run when it comes again:
+in the slot that the id of that fire names, so that this too happens once.
+
 What somebody chose not to run (the file is disabled, the automation is paused) is put in settled,
 as the dispatcher would settle it, so that it is on record and known again.
 """
@@ -16,7 +19,7 @@ from uuid import uuid4
 import attrs
 
 from drumbeat.core import webhook_answers
-from drumbeat.core.explain import paused_reason
+from drumbeat.core.explain import REMOVED, paused_reason
 from drumbeat.core.model import (
     Accepted,
     Answer,
@@ -181,6 +184,10 @@ class WebhookDoor:
         if why:
             fire = attrs.evolve(fire, verdict="skipped", reason=why)
         stored = await self.put(fire)
+        while stored.id != fire_id and _lapsed(stored) and stored.payload == fire.payload:
+            # Its slot is taken for good, so this one has the place behind it.
+            fire = attrs.evolve(fire, slot=stored.id)
+            stored = await self.put(fire)
         if stored.id != fire_id:
             return self._known_before(found, accepted, stored)
         if why:
@@ -198,6 +205,11 @@ class WebhookDoor:
         else:
             self.refusals.note("webhook_conflicting", slug, route=route)
         return webhook_answers.known_before(stored, same=same)
+
+
+def _lapsed(fire: Fire) -> bool:
+    """Whether an event came to nothing because its file was away, which was nobody's choice."""
+    return fire.verdict == "skipped" and fire.reason == REMOVED
 
 
 def _unavailable(code: str) -> Refused:
