@@ -606,6 +606,18 @@ def test_a_doctor_names_messages_that_nobody_delivers(workspace: Path) -> None:
     assert "1 message to deliver, and no engine [engine-missing]" in result.output
 
 
+def test_status_and_doctor_name_a_folder_that_is_away(workspace: Path) -> None:
+    """One that had files as an engine saw it last, also when none runs."""
+    (workspace / "jobs").mkdir(exist_ok=True)
+    (workspace / "jobs" / "look.md").write_text("---\ncron: never\n---\nLook.\n", encoding="utf-8")
+    lived(workspace)
+    assert "automations-folder-missing" not in call("doctor").output
+    (workspace / "jobs").rename(workspace / "away")
+    for command in ("doctor", "status"):
+        assert "[automations-folder-missing]" in call(command).output
+    assert call("doctor").exit_code == 1
+
+
 def test_a_doctor_names_a_data_folder_of_another_workspace(workspace: Path) -> None:
     """As long as that one stands: a workspace that was moved with its state is at home."""
     lived(workspace)

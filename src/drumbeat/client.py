@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
+import attrs
+
 from drumbeat.core.asked import check_aware, check_due, check_fire
 from drumbeat.core.callers import check_caller
 from drumbeat.core.model import (
@@ -30,6 +32,7 @@ from drumbeat.runtime.account import Account
 from drumbeat.runtime.doorstep import Doorstep
 from drumbeat.runtime.event_stream import EventStream
 from drumbeat.runtime.follow_ups import token_elsewhere
+from drumbeat.runtime.known_files import removal_of
 from drumbeat.runtime.listing import check_there
 from drumbeat.runtime.onlooker import Onlooker
 from drumbeat.runtime.pins import SessionPins
@@ -104,7 +107,10 @@ class Client(Doorstep):
 
     async def _survey(self) -> Survey:
         """What stands in the workspace, as far as it can be seen."""
-        return await survey(self.workspace_dir, threads=self._threads)
+        found = await survey(self.workspace_dir, threads=self._threads)
+        if found.unseen:
+            return found
+        return attrs.evolve(found, unseen=await self._lost())
 
     async def _rules(self, store: Store | None) -> Rules:
         return await read_rules(store, threads=self._threads)
@@ -591,7 +597,8 @@ class Client(Doorstep):
         Raises:
             TypeError: `at` is no datetime.
             ValueError: `at` is naive.
-            NotFound: no automation has that slug, and no fire of one is remembered.
+            NotFound: no automation has that slug, and neither a fire of one nor the removal of its
+                file is remembered.
             WorkspaceError: nothing is known by that slug, and not all files can be seen.
             StoreError: the store could not be read.
         """
@@ -601,7 +608,8 @@ class Client(Doorstep):
         fires: list[Fire] = []
         if store is not None:
             fires = await store.fires(slug=slug, around=at, limit=_NEIGHBOURS, payloads=False)
-        if not fires:
+        removal = await removal_of(store, slug)
+        if not fires and removal is None:
             await self._require(slug)
         account = Account(
             slug=slug,
@@ -609,6 +617,7 @@ class Client(Doorstep):
             store=store,
             seen=seen,
             rules=await self._rules(store),
+            removal=removal,
             data_dir=self.data_dir,
             clock=self._clock,
             threads=self._threads,

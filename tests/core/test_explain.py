@@ -6,7 +6,15 @@ from typing import Any
 import attrs
 import pytest
 
-from drumbeat.core.explain import Around, Known, Subject, explain, paused_reason, subject_of
+from drumbeat.core.explain import (
+    Around,
+    Known,
+    Subject,
+    explain,
+    paused_reason,
+    removed_note,
+    subject_of,
+)
 from drumbeat.core.model import DeliveryIntent, Fire, RunRecord, Usage
 from drumbeat.errors import Problem
 
@@ -348,4 +356,11 @@ def test_an_interval_that_nobody_took_up_is_said_to_be_due() -> None:
     told = said(RAN, at=AT + 5 * HOUR, now=AT + 6 * HOUR, upcoming=AT + 2 * HOUR)
     assert told.endswith(
         "; it has been due since 2026-03-02T09:00:00Z, which no engine has taken up yet."
+    )
+
+
+def test_a_file_that_is_gone_is_named_with_the_time_since_when() -> None:
+    at = datetime(2026, 3, 2, 12, tzinfo=UTC)
+    assert removed_note("jobs/a.md", at, timezone(timedelta(hours=1))) == (
+        "its file jobs/a.md is gone and has counted as removed since 2026-03-02T13:00:00+01:00"
     )

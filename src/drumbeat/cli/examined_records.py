@@ -73,6 +73,7 @@ async def _engine(status: Status, folder: Path, now: datetime) -> Examined:
             )
             for run in status.running
         ]
+        problems += [each for each in status.faults if each.code == "automations-folder-missing"]
         return Examined(name="engine", found="none", problems=tuple(problems))
     named = _HOLDER.match(holder)
     if named and named[2] == socket.gethostname() and not _lives(int(named[1])):

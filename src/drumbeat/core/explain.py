@@ -17,6 +17,7 @@ __all__ = [
     "explain",
     "is_paused_reason",
     "paused_reason",
+    "removed_note",
     "subject_of",
 ]
 
@@ -37,6 +38,11 @@ _PAUSED = "paused ("
 def paused_reason(why: str) -> str:
     """The reason with which a fire is skipped because its automation was paused for `why`."""
     return f"{_PAUSED}{why})"
+
+
+def removed_note(path: str, at: datetime, zone: tzinfo) -> str:
+    """Why nothing is due at present of a file that lay at `path` and counts as removed since."""
+    return f"its file {path} is gone and has counted as removed since {_time(at, zone)}"
 
 
 def is_paused_reason(reason: str) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from drumbeat.core.explain import NEAR, Around, Known, explain, subject_of
+from drumbeat.core.explain import NEAR, Around, Known, explain, removed_note, subject_of
 from drumbeat.core.left_out import told_left_out
 from drumbeat.core.model import (
     Fire,
@@ -19,6 +19,7 @@ from drumbeat.core.model import (
 from drumbeat.protocols import Clock, Store
 from drumbeat.runtime import requests
 from drumbeat.runtime.delivery_trail import last_failure
+from drumbeat.runtime.known_files import Removal
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.presence import absence
 from drumbeat.runtime.preview import next_moment, unseen_moment
@@ -40,6 +41,8 @@ class Account:
     store: Store | None
     seen: Survey
     rules: Rules
+    removal: Removal | None
+    """Since when its file counts as removed."""
     data_dir: Path
     clock: Clock
     threads: Threads
@@ -76,7 +79,13 @@ class Account:
             clock=self.clock,
             threads=self.threads,
         )
-        zone = rules.zones[kind_of(seen.workspace, slug)][0]
+        kind = kind_of(seen.workspace, slug)
+        if self.removal is not None and self.removal.path.startswith("jobs/"):
+            kind = "job"
+        zone = rules.zones[kind][0]
+        note = _note(seen, slug, paused.get(slug), comes=upcoming is not None)
+        if self.removal is not None and not seen.stands(slug):
+            note = removed_note(self.removal.path, self.removal.at, zone)
         return explain(
             slug,
             at,
@@ -84,7 +93,7 @@ class Account:
             run=run,
             now=now,
             upcoming=upcoming,
-            note=_note(seen, slug, paused.get(slug), comes=upcoming is not None),
+            note=note,
             known=known,
             around=Around() if store is None else await self._around(store, now),
             zone=zone,

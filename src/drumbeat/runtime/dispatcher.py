@@ -26,6 +26,7 @@ from drumbeat.core.model import Claim, Fire, Mark, RunRecord
 from drumbeat.errors import ClaimLost, StoreError
 from drumbeat.runtime.conclusion import Ending
 from drumbeat.runtime.inbox_marks import after_skip
+from drumbeat.runtime.known_files import REMOVED_AFTER
 from drumbeat.runtime.log import log
 from drumbeat.runtime.requests import paused
 from drumbeat.runtime.run import Disabled, Run, Unrecorded, Vanished
@@ -34,8 +35,6 @@ from drumbeat.runtime.settlement import Settlement, unknown
 from drumbeat.runtime.waiters import Waiters
 
 _PAGE = 10_000
-_REMOVED_AFTER = 2
-"""A file is gone after so many reloads in a row without it (spec, section 5)."""
 
 
 @attrs.define(kw_only=True)
@@ -59,6 +58,8 @@ class Dispatcher:
     _overdue: set[str] = attrs.field(factory=set)
     """The slugs that have a fire which was due before the clock was set back."""
     _absent: dict[str, int] = attrs.field(factory=dict)
+    lapsed: dict[str, int] = attrs.field(factory=dict)
+    """By slug, how many fires ended as removed that nobody has been told of yet."""
 
     @property
     def idle(self) -> bool:
@@ -280,7 +281,7 @@ class Dispatcher:
     def removed(self, slugs: Iterable[str]) -> None:
         """Say that the files of `slugs` are gone, and were at the reload before."""
         for slug in slugs:
-            self._absent[slug] = _REMOVED_AFTER
+            self._absent[slug] = REMOVED_AFTER
 
     async def workspace_reloaded(self, *, removing: bool) -> None:
         """After a reload: settle what waits for files that are gone, take up what came back.
@@ -299,7 +300,7 @@ class Dispatcher:
             if not removing:
                 continue
             self._absent[slug] += 1
-            if self._absent[slug] >= _REMOVED_AFTER:
+            if self._absent[slug] >= REMOVED_AFTER:
                 await self._end_pending(slug)
 
     async def _end_pending(self, slug: str) -> None:
@@ -307,6 +308,7 @@ class Dispatcher:
         for fire in pending:
             if fire.run_id not in self.going:
                 await self._skip(fire, REMOVED)
+                self.lapsed[slug] = self.lapsed.get(slug, 0) + 1
         if not self.busy(slug) and len(pending) < _PAGE:
             del self._absent[slug]
 

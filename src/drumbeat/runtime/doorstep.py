@@ -10,6 +10,7 @@ from drumbeat.core.routes import BrokenRoute, Route
 from drumbeat.errors import DrumbeatError, Problem, StoreError
 from drumbeat.runtime import requests
 from drumbeat.runtime.entered import Entered
+from drumbeat.runtime.known_files import lost
 from drumbeat.runtime.log import log, traced
 from drumbeat.runtime.refusals import Refusals
 from drumbeat.runtime.route_book import RouteBook
@@ -44,7 +45,9 @@ class Doorstep(Entered):
 
     @cached_property
     def _book(self) -> RouteBook:
-        return RouteBook(self.workspace_dir, clock=self._clock, threads=self._threads)
+        return RouteBook(
+            self.workspace_dir, clock=self._clock, threads=self._threads, lost=self._lost
+        )
 
     @cached_property
     def _door(self) -> WebhookDoor:
@@ -60,6 +63,14 @@ class Doorstep(Entered):
             put=self._put,
             failed=self._put_failed,
         )
+
+    async def _lost(self) -> tuple[Problem, ...]:
+        """The folders that are away with files which an engine knew."""
+        try:
+            store = await self._readable()
+            return await lost(store, self.workspace_dir, threads=self._threads)
+        except StoreError:
+            return ()  # nobody can tell, and whoever puts an event in is told of the trouble
 
     async def _find_route(self, name: str) -> Route | BrokenRoute | None:
         return await self._book.find(name)

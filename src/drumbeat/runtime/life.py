@@ -129,6 +129,7 @@ class Life:
         self.presence.holder = holder
         await rotations.complete(services)
         await self.agenda.load()
+        await self.upkeep.recall()
         await self.retention.recall()
         try:
             await self.presence.begin()

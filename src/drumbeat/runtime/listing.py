@@ -82,6 +82,21 @@ def listed(root: Path, known: Collection[Path]) -> Listing:
     return Listing(entries=entries, faults=faults, vanished=frozenset(vanished))
 
 
+def lost_folders(root: Path, known: Collection[Path]) -> dict[str, Problem]:
+    """The folders of `known` that are not there, and what to say of each; blocks on the disk.
+
+    Args:
+        root: the workspace.
+        known: files relative to it that stood there once.
+    """
+    folders = {path.parent.name for path in known}.intersection(FOLDERS)
+    return {
+        folder: _missing(root, folder)
+        for folder in sorted(folders)
+        if not os.path.lexists(root / folder)
+    }
+
+
 def _entries(root: Path, folder: str) -> Iterator[tuple[Path, os.DirEntry[str]]]:
     with os.scandir(root / folder) as entries:
         for entry in entries:

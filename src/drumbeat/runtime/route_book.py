@@ -1,5 +1,6 @@
 """The routes of a workspace, for who has no engine that looks at its files."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -27,11 +28,20 @@ class RouteBook:
         workspace: the folder, absolute.
         clock: what the seconds are measured on.
         threads: where they are read.
+        lost: what is wrong with folders that are away with files which an engine knew.
     """
 
-    def __init__(self, workspace: Path, *, clock: Clock, threads: Threads) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        *,
+        clock: Clock,
+        threads: Threads,
+        lost: Callable[[], Awaitable[tuple[Problem, ...]]],
+    ) -> None:
         self._clock = clock
         self._cache = WorkspaceCache(workspace, threads=threads)
+        self._lost = lost
         self._looking = anyio.Lock()
         self._looked: float | None = None
         self._unseen: tuple[Problem, ...] = ()
@@ -66,6 +76,6 @@ class RouteBook:
         with holding(self._clock, "workspace look"):
             change = await self._cache.reload(removing=removing)
         self._looked = now
-        self._unseen = () if change.error is None else change.error.problems
+        self._unseen = await self._lost() if change.error is None else change.error.problems
         if removing and not change.blind:
             self._removed = now

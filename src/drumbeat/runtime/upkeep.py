@@ -16,6 +16,7 @@ from drumbeat.runtime.conclusion import Ending
 from drumbeat.runtime.contained import contained
 from drumbeat.runtime.dispatcher import Dispatcher
 from drumbeat.runtime.inbox import Inboxes
+from drumbeat.runtime.known_files import KnownFiles
 from drumbeat.runtime.log import log
 from drumbeat.runtime.pack_cache import PackCache
 from drumbeat.runtime.presence import Presence
@@ -26,6 +27,7 @@ from drumbeat.runtime.system_prompt import look_at_system_prompt
 
 _RULES = "system prompt"
 """What the rules of jobs are called where they cannot be read."""
+_WORKSPACE = "workspace"
 _LATEST = 100
 """So many runs are looked at for a missing `result.json` at the start."""
 
@@ -66,6 +68,12 @@ class Upkeep:
         ),
         init=False,
     )
+    _files: KnownFiles = attrs.field(
+        default=attrs.Factory(lambda self: KnownFiles(services=self.services), takes_self=True),
+        init=False,
+    )
+    _lost: tuple[Problem, ...] = ()
+    """What was wrong with the folders of files that an earlier engine knew."""
     _published: bool = False
     _broken: dict[Path, tuple[Problem, ...]] = attrs.field(factory=dict)
     """The broken files for which there is an event, and what it is about."""
@@ -81,6 +89,14 @@ class Upkeep:
             await publish(self.services.store, self.rules)
             self._published = True
 
+    async def recall(self) -> None:
+        """Take up which files an earlier engine knew, before anything is decided by them.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        self._lost = await self._files.recall()
+
     async def begin(self) -> None:
         """Say what is wrong and keeps no engine from starting, before anything runs.
 
@@ -90,6 +106,9 @@ class Upkeep:
         with holding(self.services.clock, "system prompt"):
             rules = await self._look_at_rules()
         await self._report(_RULES, rules)
+        await self._report(_WORKSPACE, self._lost)
+        self._files.look(removing=False)
+        await self._files.keep()
 
     async def _look_at_rules(self) -> Sequence[Problem]:
         services = self.services
@@ -160,15 +179,18 @@ class Upkeep:
             await self._report("config", problems)
             await self._report(_RULES, rules)
             wrong = () if change.error is None else change.error.problems
-            await self._report("workspace", wrong)
+            await self._report(_WORKSPACE, wrong)
             if change.blind:
                 return change.error
             for path in change.broken:
                 log_broken(path, services.workspace.workspace.problems[path], services.redactor)
-            self.dispatcher.removed(change.removed)
+            gone = self._files.look(change.removed, removing=removing)
+            self.dispatcher.removed(gone)
             await self.agenda.sync(services.workspace.workspace)
             await self.inboxes.sync(services.workspace.workspace)
             await self.dispatcher.workspace_reloaded(removing=removing)
+            await self._files.keep(gone, self.dispatcher.lapsed)
+            self.dispatcher.lapsed.clear()
             await self._record_broken()
             return change.error
 

@@ -29,7 +29,7 @@ from drumbeat.core.webhooks import route_clashes
 from drumbeat.errors import AutomationError, Finding, NotFound, Problem, WorkspaceError
 from drumbeat.runtime.file_problems import file_problem
 from drumbeat.runtime.files import FileFault, read_inside
-from drumbeat.runtime.listing import listed
+from drumbeat.runtime.listing import listed, lost_folders
 from drumbeat.runtime.packs import load_packs
 from drumbeat.runtime.stamps import LastRead, Stamp, stamp_of
 from drumbeat.runtime.threads import Threads
@@ -178,6 +178,11 @@ class WorkspaceCache:
         return self._seen.slugs
 
     @property
+    def paths(self) -> Collection[Path]:
+        """The files that stand in it, broken or not, relative to the workspace."""
+        return self._seen.files.keys()
+
+    @property
     def last_good(self) -> Mapping[str, Automation]:
         """By slug, the last version that loaded of every file that stands there, broken or not."""
         return self._seen.last_good
@@ -186,6 +191,25 @@ class WorkspaceCache:
     def said_routes(self) -> Mapping[str, str]:
         """By slug, the webhook routes that broken job files seem to ask for."""
         return self._seen.said_routes
+
+    async def expect(self, known: Collection[Path]) -> tuple[Problem, ...]:
+        """Let files stand whose folder is away, since somebody knew them before; once, at first.
+
+        Args:
+            known: relative to the workspace.
+
+        Returns:
+            What is wrong with the folders that are away.
+        """
+        lost = await self._threads.run(lost_folders, self._path, known)
+        files = dict(self._seen.files)
+        for path in known:
+            if path.parent.name in lost and path.stem not in self._seen.slugs:
+                problem = attrs.evolve(lost[path.parent.name], path=path)
+                files[path] = _File(problems=(problem,), cut_off=True)
+        if lost:
+            self._seen = _seen(self._path, files)
+        return tuple(lost.values())
 
     async def reload(self, *, removing: bool = True) -> WorkspaceChange:
         """Look at the folder again, in a thread; concurrent calls wait for each other.
