@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from drumbeat import DrumbeatError, NotFound, Problem, StoreError, WorkspaceError
+from drumbeat import DrumbeatError, Fire, NotFound, Problem, StoreError, WorkspaceError
+from drumbeat.runtime import known_files
 from drumbeat.runtime.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
@@ -165,3 +166,37 @@ async def test_a_store_that_cannot_be_read_says_nothing_of_folders(
     async with host.client() as client:
         monkeypatch.setattr(SqliteStore, "marks", refuse)
         assert await client._find_route("door") is None
+
+
+async def test_what_ends_for_a_removal_later_is_told_with_the_file(host: Any) -> None:
+    """Such as an event that another process put in before it saw the removal."""
+    host.write("stays")
+    host.write("goes")
+    async with host.engine() as engine:
+        (host.workspace / "automations" / "goes.md").unlink()
+        await host.look(3)
+        now = host.clock.now()
+        late = Fire(id="late", slug="goes", cause="webhook", slot="late", due=now, created_at=now)
+        await engine._put(late)
+        await host.look(3)
+        path = "automations/goes.md"
+        assert await said(host, engine) == [
+            ("goes", {"path": path, "skipped": 0}),
+            ("goes", {"path": path, "skipped": 1}),
+        ]
+
+
+async def test_only_the_latest_removals_are_remembered(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what is kept does not grow for ever."""
+    monkeypatch.setattr(known_files, "_MOST", 1)
+    for slug in ("stays", "first", "second"):
+        host.write(slug)
+    async with host.engine() as engine:
+        for slug in ("first", "second"):
+            (host.workspace / "automations" / f"{slug}.md").unlink()
+            await host.look(3)
+        assert "counted as removed" in await engine.why("second", at=host.clock.now())
+        with pytest.raises(NotFound):
+            await engine.why("first", at=host.clock.now())

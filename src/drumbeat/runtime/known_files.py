@@ -6,7 +6,7 @@ it, and a file that was taken away while no engine ran is missed like any other.
 mark in the transaction that has the event of its removal.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -61,7 +61,7 @@ class KnownFiles:
             StoreError: the store could not be read.
         """
         self._written = (await mark_of(self.services.store, _KEY)).value
-        self._paths = _by_slug(_paths(self._written))
+        self._paths = {PurePath(path).stem: path for path in _paths(self._written)}
         self._removals = _removals(self._written)
         return await self.services.workspace.expect([Path(path) for path in self._paths.values()])
 
@@ -75,7 +75,7 @@ class KnownFiles:
         Returns:
             By slug, the files that count as removed.
         """
-        standing = _by_slug(str(path) for path in self.services.workspace.paths)
+        standing = self.services.workspace.paths
         for slug in standing:
             self._absent.pop(slug, None)
             self._removals.pop(slug, None)
@@ -162,7 +162,3 @@ def _removals(value: Any) -> dict[str, Removal]:
     return {
         slug: Removal(path=path, at=datetime.fromisoformat(at)) for slug, (path, at) in kept.items()
     }
-
-
-def _by_slug(paths: Iterable[str]) -> dict[str, str]:
-    return {PurePath(path).stem: path for path in paths}

@@ -178,9 +178,9 @@ class WorkspaceCache:
         return self._seen.slugs
 
     @property
-    def paths(self) -> Collection[Path]:
-        """The files that stand in it, broken or not, relative to the workspace."""
-        return self._seen.files.keys()
+    def paths(self) -> Mapping[str, str]:
+        """By slug, where the file lies that stands in it, relative to it; broken or not."""
+        return self._seen.paths
 
     @property
     def last_good(self) -> Mapping[str, Automation]:
@@ -287,6 +287,7 @@ class _Seen:
     workspace: Workspace
     files: Mapping[Path, _File] = attrs.field(factory=dict)
     slugs: frozenset[str] = frozenset()
+    paths: Mapping[str, str] = attrs.field(factory=dict)
     last_good: Mapping[str, Automation] = attrs.field(factory=dict)
     said_routes: Mapping[str, str] = attrs.field(factory=dict)
 
@@ -417,6 +418,7 @@ def _seen(root: Path, files: Mapping[Path, _File]) -> _Seen:
         files=files,
         workspace=workspace,
         slugs=frozenset(standing_slugs(workspace)),
+        paths={path.stem: str(path) for path in files},
         last_good={file.good.slug: file.good for file in files.values() if file.good is not None},
         said_routes={path.stem: file.said_route for path, file in files.items() if file.said_route},
     )
