@@ -55,6 +55,10 @@ class FaultyStore(SqliteStore):
         self._fault("runs")
         return await super().runs(**given)
 
+    async def marks(self, prefix: str) -> Any:
+        self._fault("marks")
+        return await super().marks(prefix)
+
     async def hold(self, session_id: str, *, run_id: str) -> Any:
         self._fault("hold")
         return await super().hold(session_id, run_id=run_id)

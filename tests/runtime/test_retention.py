@@ -604,14 +604,18 @@ async def test_old_folders_go_when_they_may_be_what_fills_the_disk(
         assert not host.folder(run).exists()
 
 
-async def test_no_folder_goes_on_a_full_disk_while_the_clock_is_doubted(host: Any) -> None:
+@pytest.mark.parametrize("refused", [("record", "hold", "finish"), ("marks",)])
+async def test_no_folder_goes_on_a_full_disk_while_the_clock_is_doubted(
+    host: Any, refused: tuple[str, ...]
+) -> None:
+    """Also where the disk is so full that the first thing refused is what is read."""
     full = StoreError(Problem(code="store-full", message="full", remedy="make room"))
     host.write()
     store = host.faulty()
     async with host.engine(settings=SHORT, store=store) as engine:
         run = await engine.run("check")
         await drive(engine, until=host.clock.now() + HOUR)
-        store.faults = {method: [full] * 100_000 for method in ("record", "hold", "finish")}
+        store.faults = {method: [full] * 100_000 for method in refused}
         host.clock.jump(timedelta(days=400))
         with pytest.raises(StoreError, match="full"):
             await engine._life.retention._round()

@@ -122,18 +122,19 @@ class Retention:
         passed = timedelta(seconds=steady - self._since)
         looked = timedelta(seconds=steady - self._looked)
         belief = believe(self._belief, now=now, passed=passed, looked=looked)
-        value = {
-            "believed": None if belief.believed is None else belief.believed.isoformat(),
-            "doubted": None if belief.doubted is None else belief.doubted.isoformat(),
-        }
-        mark = attrs.evolve(await mark_of(services.store, _KEY), value=value)
-        # What was seen was seen, also when it is not kept: the next process only knows less.
+        # What was seen was seen, also when it is not kept: the next process only knows less. Before
+        # the store is asked, which may refuse to read too, and nothing goes by an earlier look.
         self._belief, self._looked = belief, steady
         if belief.doubted is None:
             self._since = steady
         if belief.doubted == now and belief.believed is not None:
             ahead = now - belief.believed
             log.warning("clock_doubted", seconds=ahead.total_seconds(), now=now.isoformat())
+        value = {
+            "believed": None if belief.believed is None else belief.believed.isoformat(),
+            "doubted": None if belief.doubted is None else belief.doubted.isoformat(),
+        }
+        mark = attrs.evolve(await mark_of(services.store, _KEY), value=value)
         await services.store.record(marks=(mark,))
 
     async def tidy(self) -> None:
