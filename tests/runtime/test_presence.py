@@ -1,12 +1,15 @@
 """Months later it can still be told when an engine was there, and what was due while none was."""
 
 import json
+import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
+from anyio import to_thread
 from structlog.testing import capture_logs
 
 from drumbeat import Client, EngineBusy, Health, Problem, StoreError
@@ -242,6 +245,45 @@ async def test_a_client_sees_that_an_engine_drains(host: Any) -> None:
             assert (await beside.status()).state == "stopped"
         async with host.engine():
             assert (await beside.status()).state == "running"
+
+
+async def test_a_sign_that_takes_long_is_not_what_stays_of_a_drain(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop may be writing one, on a slow disk, in the instant in which draining begins."""
+    begun, go_on = threading.Event(), threading.Event()
+    written: list[bool] = []
+
+    def write(data_dir: Path, sign: SignOfLife) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(10)
+        write_sign(data_dir, sign)
+
+    async with host.engine() as engine:
+        presence, services = engine._life.presence, engine._life.services
+        run = services.threads.run
+
+        async def counted(call: Any, *given: Any) -> Any:
+            if call is write:
+                written.append(given[1].draining)
+            return await run(call, *given)
+
+        presence._told = None
+        monkeypatch.setattr("drumbeat.runtime.presence.write_sign", write)
+        monkeypatch.setattr(services.threads, "run", counted)
+        async with anyio.create_task_group() as group:
+            group.start_soon(presence.beat)
+            assert await to_thread.run_sync(begun.wait, 10)
+            services.begin_draining()
+            group.start_soon(presence.beat)
+            await anyio.wait_all_tasks_blocked()
+            at_once = list(written)
+            go_on.set()
+        assert (at_once, written) == ([False], [False, True])
+        sign = read_sign(host.data)
+        assert sign is not None
+        assert sign.draining
 
 
 async def test_the_doctor_notices_an_engine_that_has_fallen_silent(host: Any) -> None:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import attrs
 
 from drumbeat.errors import ClaimLost, Problem, StoreError
@@ -44,6 +45,8 @@ class Presence:
     _told: tuple[bool, tuple[Problem, ...]] | None = None
     _beat_at: float = 0.0
     _mute: bool = False
+    _beating: anyio.Lock = attrs.field(factory=anyio.Lock)
+    """Of two signs that are written at once, the older one could be what stays."""
 
     async def begin(self) -> None:
         """Say that an engine is there; to be called again until the store has taken it.
@@ -83,6 +86,10 @@ class Presence:
 
     async def beat(self) -> None:
         """Write the file, if a minute has passed, it drains by now, or the faults are others."""
+        async with self._beating:
+            await self._beat()
+
+    async def _beat(self) -> None:
         services = self.services
         shown = services.redactor.text
         faults = tuple(
