@@ -164,7 +164,8 @@ TRIGGERS = [
     ("trigger: {type: schedule}", "3", "key-missing", "no `expression:`", "every 30 minutes"),
     ("trigger: {type: cron}", "19", "invalid-choice", "'cron'", "`type: schedule`"),
     ("trigger: {expression: every hour}", "12", "key-missing", "no `type:`", "`type: schedule`"),
-    ("trigger: {type: manual, zone: UTC}", "27", "unknown-key", "'zone'", "type or expression"),
+    ("trigger: {type: manual, zone: UTC}", "27", "unknown-key", "'zone'", "is the engine's"),
+    ("trigger: {type: manual, when: no}", "27", "unknown-key", "'when'", "type or expression"),
 ]
 STEPS = [
     ("steps: Do it.", "10", "wrong-type", "takes a list", "`id:` and `prompt:`"),

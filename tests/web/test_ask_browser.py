@@ -13,6 +13,9 @@ from drumbeat import Turn
 from drumbeat.testing import ScriptedAgent
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium drives the browser")
+from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
 
@@ -85,6 +88,9 @@ async def test_a_person_asks_in_a_browser(host: Any, browser: Any) -> None:
             "<button>go</button></form>"
         )
         browser.find_element("css selector", "button").click()
+        # The page that is left has a body too, until the other one is there.
+        arrived = WebDriverWait(browser, 30, ignored_exceptions=[StaleElementReferenceException])
+        arrived.until(lambda _: "/ask" in browser.current_url and text("body"))
         seen["foreign"] = text("body")
         return seen
 
