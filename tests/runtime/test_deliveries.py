@@ -1,9 +1,12 @@
 """From a committed intent to the deliverer, whatever that does and whenever the engine ends."""
 
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import attrs
 import pytest
 from structlog.testing import capture_logs
@@ -278,6 +281,52 @@ async def test_a_delivery_longer_than_a_lease_is_handed_over_once(host: Any) -> 
         await drive(engine, until=START + HOUR)
         assert (await engine.find_run(run.run_id)).delivery == "delivered"
     assert attempts == [1]
+
+
+async def test_an_answer_is_not_written_while_a_claim_is(host: Any) -> None:
+    """Else a lease that is renewed just then would be taken for a message that is to be sent."""
+    host.write()
+    host.write("other")
+    host.data.mkdir()
+    attempts: list[int] = []
+    met: list[bool] = []
+    called, answered, settled = anyio.Event(), anyio.Event(), anyio.Event()
+
+    class Watched(SqliteStore):
+        async def claim_intent(self, *, now: datetime) -> DeliveryIntent | None:
+            claimed = await super().claim_intent(now=now)
+            if claimed is not None and claimed.attempt == 2:
+                await answered.wait()
+                for _ in range(100):
+                    await anyio.lowlevel.checkpoint()
+                met.append(settled.is_set())
+            return claimed
+
+        async def settle_intent(self, *given: Any, **named: Any) -> None:
+            if given[0].slug == "check":
+                settled.set()
+            await super().settle_intent(*given, **named)
+
+    class Slow:
+        async def deliver(self, intent: DeliveryIntent, /) -> None:
+            if intent.slug == "check":
+                attempts.append(intent.attempt)
+                called.set()
+                await host.clock.sleep(3 * MINUTE)
+                answered.set()
+
+    settings = {"deliver_timeout": 30 * MINUTE}
+    store = Watched(host.data / "drumbeat.db", clock=host.clock)
+    async with host.engine(deliverer=Slow(), settings=settings, store=store) as engine:
+        run = await engine.run("check")
+        await called.wait()
+        with closing(sqlite3.connect(host.data / "drumbeat.db")) as db, db:
+            db.execute("UPDATE intents SET leased_until = NULL")  # as after a stall of the loop
+        await engine.fire("other")  # makes the pump look again
+        await drive(engine, until=START + HOUR)
+        assert (await engine.find_run(run.run_id)).delivery == "delivered"
+    assert attempts == [1]
+    assert met == [False]
 
 
 async def test_leaving_gives_the_last_intents_a_chance_to_go_out(host: Any) -> None:

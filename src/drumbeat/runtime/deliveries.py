@@ -55,6 +55,8 @@ class Deliveries:
     _closed: bool = False
     _claiming: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     """Around the claim that is being made."""
+    _order: anyio.Lock = attrs.field(factory=anyio.Lock)
+    """Held while a claim or an answer is written, until what it means is kept here as well."""
     _looked: int = -1
     _next: datetime | None = None
 
@@ -102,19 +104,21 @@ class Deliveries:
             intent: DeliveryIntent | None = None
             # A claim that is cancelled on its way counts for no attempt.
             with anyio.CancelScope() as self._claiming:
-                intent = await services.store.claim_intent(now=services.clock.now())
+                async with self._order:
+                    intent = await services.store.claim_intent(now=services.clock.now())
+            # Nothing is awaited between the end of the claim and what it means for its call.
             if intent is None:
                 return
-            if self._claiming.cancel_called:
-                reason = "the engine stopped before it was handed over"
-                await self._settle(intent, "pending", "delivery_failed", reason=reason)
-                return
             self._leases[intent.id] = intent.attempt
-            intent = attrs.evolve(intent, fire=services.shown(intent.fire))
             if intent.id in self._going:
                 # Its lease ran out while its call goes on, or its answer waits for the store.
                 self._renewed[intent.id] = self._renewed.get(intent.id, 0) + 1
+            elif self._claiming.cancel_called:
+                reason = "the engine stopped before it was handed over"
+                await self._settle(intent, "pending", "delivery_failed", reason=reason)
+                del self._leases[intent.id]
             else:
+                intent = attrs.evolve(intent, fire=services.shown(intent.fire))
                 self._going[intent.id] = intent.slug
                 made = intent.attempt - self._renewed.get(intent.id, 0)
                 group.start_soon(self._deliver, intent, made)
@@ -291,11 +295,13 @@ class Deliveries:
         )
 
         async def write() -> None:
-            # Under the latest claim: a failure of an earlier one would count as overtaken.
-            held = attrs.evolve(intent, attempt=self._leases.get(intent.id, intent.attempt))
-            await services.store.settle_intent(
-                held, sent, receipt=receipt, retry_at=retry_at, events=(event,)
-            )
+            # Never beside a claim: that might take what is settled here for a message to be sent.
+            async with self._order:
+                # Under the latest claim: a failure of an earlier one would count as overtaken.
+                held = attrs.evolve(intent, attempt=self._leases.get(intent.id, intent.attempt))
+                await services.store.settle_intent(
+                    held, sent, receipt=receipt, retry_at=retry_at, events=(event,)
+                )
 
         # A lease that is not settled would hold up this automation until it lapses, so once the
         # deliverer has answered, the answer is written whatever happens to this task.
