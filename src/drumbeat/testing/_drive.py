@@ -31,7 +31,9 @@ async def drive(engine: "Engine", *, until: datetime) -> list[RunRecord]:
         until: where the clock will stand; aware.
 
     Returns:
-        The runs in the order in which they finished, of every state but `running`.
+        The runs in the order in which they finished, of every state but `running`. What was due
+        or asked for before the call begins at once, and may have finished before this looks: such
+        runs, as those that make up for a downtime, stand in `engine.runs()`.
 
     Raises:
         TypeError: the engine's clock is no `ManualClock`, or `until` no datetime.
