@@ -1,5 +1,6 @@
 """`drive`: the runs that finish while an engine lives through a span of time."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +29,7 @@ class Hourly:
         self.records: dict[str, RunRecord] = {}
         self.limits: list[int] = []
         self.is_settled = False
+        self._on_end: set[Callable[[str], None]] = set()
         self._group = anyio.create_task_group()
 
     async def __aenter__(self) -> Self:
@@ -71,6 +73,8 @@ class Hourly:
         self.records[run_id] = attrs.evolve(
             self.records[run_id], state="succeeded", finished_at=self.clock.now()
         )
+        for hear in self._on_end:
+            hear(run_id)
 
     async def status(self) -> Status:
         return Status(

@@ -7,7 +7,7 @@ engine knows more.
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta, tzinfo
 from pathlib import Path
 from types import TracebackType
@@ -142,6 +142,7 @@ class Engine(Client):
         self._clock = clock or SystemClock()
         self._pins = pins
         self._standby = standby
+        self._on_end: set[Callable[[str], None]] = set()
         self._tenure: Tenure | None = None
         self._reloaded = -math.inf
         self._ready = False
@@ -183,6 +184,7 @@ class Engine(Client):
             redactor=self._redactor,
             refusals=self._refusals,
             write_refusals=self._write_refusals,
+            on_end=self._on_end,
         )
         try:
             await tenure.enter()

@@ -1049,3 +1049,27 @@ async def test_an_engine_answers_in_the_thread_that_entered_it_alone(host: Any, 
             await to_thread.run_sync(lambda: anyio.run(ask, engine))
         assert refused.value.problem.code == "other-thread"
         await to_thread.run_sync(lambda: from_thread.run(ask, engine))
+
+
+async def test_drive_returns_a_run_that_ends_before_anything_else(host: Any) -> None:
+    """However quick it is, and however slow the first look at the records."""
+    host.write()
+    host.data.mkdir(mode=0o700)
+    finished = anyio.Event()
+
+    class Late(SqliteStore):
+        async def runs(self, **given: Any) -> Any:
+            if (given.get("limit") or 0) > 100:  # a look at what has been
+                await finished.wait()
+            return await super().runs(**given)
+
+        async def finish(self, *given: Any, **named: Any) -> None:
+            await super().finish(*given, **named)
+            finished.set()
+
+    store = Late(host.data / "drumbeat.db", clock=host.clock)
+    async with host.engine(store=store, deliverer=None) as engine:
+        fire = await engine.fire("check")
+        (run,) = await drive(engine, until=host.clock.now())
+        assert run.fire.id == fire.id
+        assert await drive(engine, until=host.clock.now()) == []

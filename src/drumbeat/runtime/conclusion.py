@@ -184,6 +184,8 @@ async def _as_asked(services: Services, record: RunRecord, ending: Ending) -> En
 
 async def _tell(journal: Journal, run: RunRecord) -> None:
     services = journal.services
+    for hear in tuple(services.on_end):
+        hear(run.run_id)
     _say(run)
     try:
         await services.artifacts.result(run)

@@ -61,6 +61,8 @@ class Services:
     zones: Mapping[Kind, tuple[tzinfo, str, str]]
     mail: Mapping[str, MailSource] = attrs.field(factory=dict[str, MailSource])
     """The mail systems, by the name that inboxes give them."""
+    on_end: set[Callable[[str], None]] = attrs.field(factory=set[Callable[[str], None]])
+    """Called with the id of each run that has ended and is recorded."""
     state_changed: Signal = attrs.field(factory=Signal)
     """Something ended or began: whoever waits for the engine to settle looks again."""
     fires_changed: Signal = attrs.field(factory=Signal)

@@ -105,6 +105,7 @@ class Tenure:
     redactor: Callable[[], Redactor]
     refusals: Refusals
     write_refusals: Callable[[], Awaitable[None]]
+    on_end: set[Callable[[str], None]]
     running: Literal["standby", "running", "draining", "stopped"] = "stopped"
     life: Life | None = None
     fault: BaseException | None = None
@@ -216,6 +217,7 @@ class Tenure:
             mail=self.mail,
             threads=self.threads,
             refusals=self.refusals,
+            on_end=self.on_end,
             patient=False,
         )
 

@@ -32,8 +32,8 @@ async def drive(engine: "Engine", *, until: datetime) -> list[RunRecord]:
 
     Returns:
         The runs in the order in which they finished, of every state but `running`. What was due
-        or asked for before the call begins at once, and may have finished before this looks: such
-        runs, as those that make up for a downtime, stand in `engine.runs()`.
+        before the call begins at once, and may have ended before it: such runs, as those that make
+        up for a downtime when an engine is entered, stand in `engine.runs()`.
 
     Raises:
         TypeError: the engine's clock is no `ManualClock`, or `until` no datetime.
@@ -55,23 +55,28 @@ async def drive(engine: "Engine", *, until: datetime) -> list[RunRecord]:
     if until < start:
         msg = f"until is {until.isoformat()}, and the clock stands at {start.isoformat()} already"
         raise ValueError(msg)
-    # a run that finishes on the way began by then: the pages of older ones need not be read
-    running = (await engine.status()).running
-    horizon = min([start, *(run.started_at for run in running)])
-    before = {run.run_id for run in await _finished(engine, horizon)}
-    await clock.advance(until - start)
-    if not (await engine.status()).running:
-        await engine.settled()
-    runs = [run for run in await _finished(engine, horizon) if run.run_id not in before]
+    ended: set[str] = set()
+
+    def hear(run_id: str) -> None:
+        ended.add(run_id)
+
+    engine._on_end.add(hear)  # noqa: SLF001  before anything else has a turn
+    try:
+        await clock.advance(until - start)
+        if not (await engine.status()).running:
+            await engine.settled()
+    finally:
+        engine._on_end.discard(hear)  # noqa: SLF001
+    runs = await _recorded(engine, ended)
     return sorted(runs, key=lambda run: (run.finished_at or until, run.run_id))
 
 
-async def _finished(engine: "Engine", horizon: datetime) -> list[RunRecord]:
+async def _recorded(engine: "Engine", ended: set[str]) -> list[RunRecord]:
+    """The records of those runs, as far as they are kept; the latest are read first."""
     limit = _PAGE
     while True:
         runs = await engine.runs(limit=limit)
-        if len(runs) < limit or runs[-1].started_at < horizon:
-            return [
-                run for run in runs if run.finished_at is not None and run.started_at >= horizon
-            ]
+        found = [run for run in runs if run.run_id in ended]
+        if len(found) == len(ended) or len(runs) < limit:
+            return found
         limit *= 4
