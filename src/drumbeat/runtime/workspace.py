@@ -229,7 +229,7 @@ class WorkspaceCache:
                 files, faults = _scan(self._path, before.files, self._systems, removing=removing)
                 after = _seen(self._path, files)
                 wrong = WorkspaceError(faults) if faults else None
-                return after, _change(before.workspace, after.workspace, wrong)
+                return after, _change(before, after, wrong)
 
             try:
                 self._seen, change = await self._threads.run(look)
@@ -451,14 +451,14 @@ def _clashes(
     return found
 
 
-def _change(before: Workspace, after: Workspace, error: WorkspaceError | None) -> WorkspaceChange:
+def _change(before: _Seen, after: _Seen, error: WorkspaceError | None) -> WorkspaceChange:
     return WorkspaceChange(
-        workspace=after,
-        removed=tuple(sorted(standing_slugs(before) - standing_slugs(after))),
+        workspace=after.workspace,
+        removed=tuple(sorted(before.slugs - after.slugs)),
         broken=tuple(
             path
-            for path, problems in after.problems.items()
-            if before.problems.get(path) != problems
+            for path, problems in after.workspace.problems.items()
+            if before.workspace.problems.get(path) != problems
         ),
         error=error,
     )
