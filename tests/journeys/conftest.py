@@ -109,9 +109,9 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(workspace: Path) -> Callable[..., None]:
-    """Write an automation file from its front matter's lines below `automation:`."""
+    """Write an automation file from its lines below `automation:`, or from those of `CHECK`."""
 
-    def write(slug: str, text: str) -> None:
+    def write(slug: str, text: str = CHECK) -> None:
         lines = "\n".join(f"  {line}" if line else "" for line in text.strip().splitlines())
         content = f"---\nautomation:\n{lines}\n---\nWhat it is for.\n"
         (workspace / "automations" / f"{slug}.md").write_text(content, encoding="utf-8")
@@ -124,7 +124,7 @@ def machine(
     request: pytest.FixtureRequest, workspace: Path, write: Callable[..., None]
 ) -> Iterator[Machine]:
     """A workspace with one automation, and processes that end with the test."""
-    write("check", CHECK)
+    write("check")
     machine = Machine(workspace, request.param)
     yield machine
     for child in machine.children:

@@ -37,14 +37,6 @@ try:
 except* KeyboardInterrupt:  # trio has it in a group
     print("interrupted")
 """
-CHECK = """
-name: Check
-trigger: {type: manual}
-notify: always
-steps:
-  - id: look
-    prompt: Look around.
-"""
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -53,7 +45,7 @@ def test_an_interrupt_in_a_hosts_own_code_ends_the_host(
     workspace: Path, write: Callable[..., None], backend: str, where: str
 ) -> None:
     """It is neither a failed turn nor a failed delivery: the next start makes up for both."""
-    write("check", CHECK)
+    write("check")
     ended = subprocess.run(
         [sys.executable, "-c", HOST, backend, str(workspace), where],
         capture_output=True,

@@ -28,14 +28,6 @@ async def main():
 
 anyio.run(main)
 """
-CHECK = """
-name: Check
-trigger: {type: manual}
-notify: always
-steps:
-  - id: look
-    prompt: Look around.
-"""
 
 
 def is_over(process: Path) -> bool:
@@ -66,7 +58,7 @@ def test_a_standby_takes_over_from_an_engine_that_was_killed(
     The killed engine's model ends with it.
     """
     for number in range(3):
-        write(f"check-{number}", CHECK)
+        write(f"check-{number}")
     hang = machine.workspace / "hang"
     hang.touch()
     engine = machine.host("stay")
