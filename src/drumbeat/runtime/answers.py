@@ -20,7 +20,7 @@ from drumbeat.errors import (
     Problem,
 )
 from drumbeat.protocols import Clock
-from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, is_interrupt
+from drumbeat.runtime.clock import OverTime, SelfCancelled, bounded, holding, is_interrupt
 
 T = TypeVar("T")
 
@@ -52,22 +52,30 @@ async def answered(
     limit: timedelta | None,
     call: Callable[[], Awaitable[T]],
     *,
+    what: str,
     stuck_after: timedelta | None = None,
     stuck: Callable[[], Awaitable[None]] | None = None,
 ) -> T | Raised:
     """Await a call of a host's own, and return what it returned or how it came to nothing.
 
-    Whatever it raises is a value here, but for Ctrl-C and the caller's own cancellation.
+    Whatever it raises is a value here, but for Ctrl-C and the caller's own cancellation. A driven
+    clock stands still while the call goes on.
 
     Args:
         clock: what the limit is measured on.
         limit: cancel the call after this long; None for never.
         call: what to await.
+        what: what a driven clock names while it waits for the call.
         stuck_after: how long a cancelled call may go on before `stuck` is awaited.
         stuck: told once when the call ignores its cancellation.
     """
+
+    async def held() -> T:
+        with holding(clock, what):
+            return await call()
+
     try:
-        return await bounded(clock, limit, call, stuck_after=stuck_after, stuck=stuck)
+        return await bounded(clock, limit, held, stuck_after=stuck_after, stuck=stuck)
     except OverTime as error:
         return Raised(how="over-time", error=error)
     except SelfCancelled as error:

@@ -25,7 +25,6 @@ from drumbeat.core.model import DeliveryIntent, Receipt, Sent
 from drumbeat.errors import DeliveryRefused, NotFound, StoreError
 from drumbeat.protocols import Deliverer
 from drumbeat.runtime.answers import Raised, answered, said
-from drumbeat.runtime.clock import holding
 from drumbeat.runtime.log import log
 from drumbeat.runtime.receipts import kept_receipt
 from drumbeat.runtime.services import Services
@@ -37,19 +36,26 @@ _REASON_LIMIT = 2000
 
 
 @attrs.define(kw_only=True)
+class _Call:
+    """The one call of the deliverer that goes on for an intent."""
+
+    slug: str
+    attempt: int
+    """Of the latest claim of its intent."""
+    stuck: bool = False
+    """Whether it goes on after its time was up."""
+
+
+@attrs.define(kw_only=True)
 class Deliveries:
     """The delivery pump of one engine."""
 
     services: Services
     deliverer: Deliverer
-    _going: dict[str, str] = attrs.field(factory=dict)
-    """The intents that are being delivered, and their slugs."""
-    _stuck: set[str] = attrs.field(factory=set)
-    """Those of them whose call goes on after its time was up."""
+    _calls: dict[str, _Call] = attrs.field(factory=dict)
+    """By intent that is being delivered."""
     _renewed: dict[str, int] = attrs.field(factory=dict)
     """By intent, how many of its claims were for a call that was going on."""
-    _leases: dict[str, int] = attrs.field(factory=dict)
-    """By intent that is being delivered, the attempt of its latest claim."""
     _retries: dict[str, datetime] = attrs.field(factory=dict)
     """By slug, when its oldest intent is tried again; unknown after a restart."""
     _closed: bool = False
@@ -67,7 +73,7 @@ class Deliveries:
         While the store is in trouble nothing can be.
         """
         services = self.services
-        if self._going:
+        if self._calls:
             return False
         if "store" in services.faults:
             return True
@@ -100,7 +106,7 @@ class Deliveries:
 
     async def _hand_out(self, group: anyio.abc.TaskGroup) -> None:
         services = self.services
-        while not self._closed and len(self._going) - len(self._stuck) < _AT_ONCE:
+        while not self._closed and sum(not call.stuck for call in self._calls.values()) < _AT_ONCE:
             intent: DeliveryIntent | None = None
             # A claim that is cancelled on its way counts for no attempt.
             with anyio.CancelScope() as self._claiming:
@@ -109,17 +115,16 @@ class Deliveries:
             # Nothing is awaited between the end of the claim and what it means for its call.
             if intent is None:
                 return
-            self._leases[intent.id] = intent.attempt
-            if intent.id in self._going:
+            if call := self._calls.get(intent.id):
                 # Its lease ran out while its call goes on, or its answer waits for the store.
+                call.attempt = intent.attempt
                 self._renewed[intent.id] = self._renewed.get(intent.id, 0) + 1
             elif self._claiming.cancel_called:
                 reason = "the engine stopped before it was handed over"
                 await self._settle(intent, "pending", "delivery_failed", reason=reason)
-                del self._leases[intent.id]
             else:
                 intent = attrs.evolve(intent, fire=services.shown(intent.fire))
-                self._going[intent.id] = intent.slug
+                self._calls[intent.id] = _Call(slug=intent.slug, attempt=intent.attempt)
                 made = intent.attempt - self._renewed.get(intent.id, 0)
                 group.start_soon(self._deliver, intent, made)
 
@@ -133,7 +138,8 @@ class Deliveries:
         self._next = min((at for at in self._retries.values() if at > now), default=None)
         pauses = [] if self._next is None else [self._next - now]
         known = {slug for slug, at in self._retries.items() if at > now}
-        if slugs - known - set(self._going.values()) or len(pending) == _PAGE:
+        going = {call.slug for call in self._calls.values()}
+        if slugs - known - going or len(pending) == _PAGE:
             pauses.append(_LOOK_AGAIN)
         return min(pauses, default=None)
 
@@ -169,10 +175,7 @@ class Deliveries:
             await self._cut_off(intent)
             raise
         finally:
-            del self._going[intent.id]
-            self._leases.pop(intent.id, None)
-            if intent.id in self._stuck:
-                self._stuck.discard(intent.id)
+            if self._calls.pop(intent.id).stuck:
                 self.services.stuck.discard(intent.id)
             self.services.intents_changed.notify()
             self.services.state_changed.notify()
@@ -181,8 +184,7 @@ class Deliveries:
         services = self.services
 
         async def call() -> object:
-            with holding(services.clock, f"delivery of {intent.id}"):
-                return await self.deliverer.deliver(intent)
+            return await self.deliverer.deliver(intent)
 
         async def report() -> None:
             await self._report_stuck(intent)
@@ -191,6 +193,7 @@ class Deliveries:
             services.clock,
             services.settings.deliver_timeout,
             call,
+            what=f"delivery of {intent.id}",
             stuck_after=services.settings.stuck_after,
             stuck=report,
         )
@@ -223,7 +226,7 @@ class Deliveries:
 
     async def _report_stuck(self, intent: DeliveryIntent) -> None:
         services = self.services
-        self._stuck.add(intent.id)
+        self._calls[intent.id].stuck = True
         services.stuck.add(intent.id)
         # There is a seat for another.
         services.intents_changed.notify()
@@ -298,7 +301,8 @@ class Deliveries:
             # Never beside a claim: that might take what is settled here for a message to be sent.
             async with self._order:
                 # Under the latest claim: a failure of an earlier one would count as overtaken.
-                held = attrs.evolve(intent, attempt=self._leases.get(intent.id, intent.attempt))
+                call = self._calls.get(intent.id)
+                held = attrs.evolve(intent, attempt=call.attempt) if call else intent
                 await services.store.settle_intent(
                     held, sent, receipt=receipt, retry_at=retry_at, events=(event,)
                 )

@@ -284,8 +284,7 @@ class Inboxes:
         source = services.mail[box.trigger.system]
 
         async def call() -> object:
-            with holding(services.clock, f"mail poll of {box.shown}"):
-                return await source.poll(box.trigger.address, after)
+            return await source.poll(box.trigger.address, after)
 
         async def report() -> None:
             await self._failed(box, "mail-poll-stuck", "it goes on after it was cancelled")
@@ -294,6 +293,7 @@ class Inboxes:
             services.clock,
             services.settings.inbox_timeout,
             call,
+            what=f"mail poll of {box.shown}",
             stuck_after=services.settings.stuck_after,
             stuck=report,
         )

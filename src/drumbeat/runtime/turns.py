@@ -32,7 +32,6 @@ from drumbeat.errors import (
 )
 from drumbeat.protocols import FollowUps
 from drumbeat.runtime.answers import Raised, answered, failure_of, plain_reply
-from drumbeat.runtime.clock import holding
 from drumbeat.runtime.journal import Journal
 from drumbeat.runtime.log import log
 from drumbeat.runtime.services import Services
@@ -226,11 +225,11 @@ class Exchange:
         )
 
         async def call() -> Reply:
-            what = f"turn {name} ({turn.slug}/{ask.origin})"
-            with holding(services.clock, what), turn_of(services, turn.slug):
+            with turn_of(services, turn.slug):
                 return plain_reply(await services.agent.take_turn(turn))
 
-        answer = await answered(services.clock, limit, call)
+        what = f"turn {name} ({turn.slug}/{ask.origin})"
+        answer = await answered(services.clock, limit, call, what=what)
         spent = timedelta(seconds=services.clock.monotonic() - began)
         over_time = isinstance(answer, Raised) and answer.how == "over-time"
         result = failure_of(answer.error) if isinstance(answer, Raised) else answer
