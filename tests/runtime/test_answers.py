@@ -40,19 +40,22 @@ async def test_what_a_call_raises_is_a_value(
     clock: ManualClock, call: Callable[[], Awaitable[str]]
 ) -> None:
     """Out of its groups of one."""
-    assert await answered(clock, MINUTE, call) == Raised(how="raised", error=LOST)
+    assert await answered(clock, MINUTE, call, what="a call") == Raised(how="raised", error=LOST)
 
 
 async def test_an_answer_is_the_answer(clock: ManualClock) -> None:
-    assert await answered(clock, MINUTE, answer) == "yes"
-    assert await answered(clock, None, answer) == "yes"
+    assert await answered(clock, MINUTE, answer, what="a call") == "yes"
+    assert await answered(clock, None, answer, what="a call") == "yes"
 
 
 async def test_a_call_whose_time_is_up_is_told_from_one_that_raised(clock: ManualClock) -> None:
     found: list[object] = []
 
+    async def sleep_for_an_hour() -> None:
+        await clock.sleep(timedelta(hours=1))
+
     async def ask() -> None:
-        found.append(await answered(clock, MINUTE, anyio.sleep_forever))
+        found.append(await answered(clock, MINUTE, sleep_for_an_hour, what="a call"))
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
@@ -66,7 +69,7 @@ async def test_a_call_whose_time_is_up_is_told_from_one_that_raised(clock: Manua
 async def test_the_cancellation_of_the_caller_passes_through(clock: ManualClock) -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await answered(clock, MINUTE, anyio.sleep_forever)
+        await answered(clock, MINUTE, anyio.sleep_forever, what="a call")
         raise AssertionError
     assert scope.cancelled_caught
 
@@ -78,6 +81,24 @@ async def test_a_call_that_cancels_itself_is_told_from_one_that_raised(clock: Ma
     async def cancels() -> None:
         raise anyio.get_cancelled_exc_class()
 
-    found = await answered(clock, MINUTE, cancels)
+    found = await answered(clock, MINUTE, cancels, what="a call")
     assert isinstance(found, Raised)
     assert found.how == "self-cancelled"
+
+
+async def test_a_driven_clock_stands_still_while_a_call_goes_on(clock: ManualClock) -> None:
+    done = anyio.Event()
+    began = clock.now()
+
+    async def ask() -> None:
+        await answered(clock, None, done.wait, what="a call of somebody")
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            group.start_soon(clock.advance, MINUTE)
+            await anyio.wait_all_tasks_blocked()
+            assert clock.now() == began
+            done.set()
+    assert clock.now() == began + MINUTE

@@ -11,6 +11,11 @@ from drumbeat.errors import DrumbeatError, Finding, Problem
 from drumbeat.runtime.zones import resolve_zone, system_zone, system_zone_problem, zones_for
 
 
+@pytest.fixture(autouse=True)
+def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TZ", raising=False)
+
+
 def refusal(value: str | tzinfo) -> Problem:
     """The problem with which a zone is refused."""
     with pytest.raises(DrumbeatError) as caught:
@@ -198,7 +203,20 @@ def test_a_variable_that_names_no_zone_is_the_reason(
     assert (logs[0]["reason"], logs[0]["remedy"]) == (problem.message, problem.remedy)
 
 
-@pytest.mark.parametrize("value", ["", "Europe/Berlin", "/etc/nowhere"])
+@pytest.mark.parametrize("value", ["America/Ciudad_Juarez", ":America/Ciudad_Juarez"])
+def test_a_variable_that_names_a_zone_is_taken_at_its_word(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", value)
+
+    def lookup() -> str:
+        raise AssertionError
+
+    zone = system_zone(lookup)
+    assert (zone.name, zone.source) == ("America/Ciudad_Juarez", "system")
+
+
+@pytest.mark.parametrize("value", ["", "/etc/nowhere"])
 def test_a_system_without_a_zone_by_name_is_a_finding(
     value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,6 +165,13 @@ def system_zone_problem(lookup: Callable[[], str | None] = _present_name) -> Pro
 
 
 def _system_zone(lookup: Callable[[], str | None]) -> tuple[Zone, Problem | None]:
+    # Not left to the lookup: what it makes of a name that it does not know depends on its release.
+    named = os.environ.get("TZ", "").removeprefix(":").strip()
+    if named and not named.startswith("/"):
+        try:
+            return _zone(resolve_zone(named, source="$TZ"), "system"), None
+        except DrumbeatError as error:
+            return _utc("$TZ names no zone"), _slip_in_tz(named, error.problem)
     try:
         name = lookup()
         if name:
@@ -174,30 +181,18 @@ def _system_zone(lookup: Callable[[], str | None]) -> tuple[Zone, Problem | None
         why = error.problem.message
     except (LookupError, ValueError) as error:
         why = " ".join(str(error).split())
-    source = "default, because the system zone has no name"
-    problem = _slip_in_tz()
-    if problem is not None:
-        source = "default, because $TZ names no zone"
-    else:
-        problem = Finding(
-            code="zone-unnamed",
-            message=f"{why}, so {UTC_ZONE} is taken in its place",
-            remedy="set TZ or the engine's timezone to an IANA name, such as `Europe/Berlin`",
-        )
-    return Zone(ZoneInfo(UTC_ZONE), UTC_ZONE, source), problem
+    return _utc("the system zone has no name"), Finding(
+        code="zone-unnamed",
+        message=f"{why}, so {UTC_ZONE} is taken in its place",
+        remedy="set TZ or the engine's timezone to an IANA name, such as `Europe/Berlin`",
+    )
 
 
-def _slip_in_tz() -> Problem | None:
-    """What is wrong with `$TZ`, if it is set and names no zone."""
-    named = os.environ.get("TZ", "").removeprefix(":").strip()
-    if not named or named.startswith("/"):
-        return None
-    try:
-        resolve_zone(named, source="$TZ")
-    except DrumbeatError as error:
-        problem = error.problem
-    else:
-        return None
+def _utc(because: str) -> Zone:
+    return Zone(ZoneInfo(UTC_ZONE), UTC_ZONE, f"default, because {because}")
+
+
+def _slip_in_tz(named: str, problem: Problem) -> Problem:
     message = f"{problem.message}, so {UTC_ZONE} is taken in its place"
     if problem.code == "zone-fixed-offset" and named.upper() not in _ABBREVIATIONS:
         # What TZ calls UTC+3 lies west of Greenwich, so no place of that offset is named.
@@ -226,7 +221,7 @@ def zones_for(timezone: str | tzinfo | None, env: Env) -> dict[Kind, Zone]:
     job = (
         _zone(resolve_zone(named, source="$TIMEZONE"), "$TIMEZONE")
         if named
-        else Zone(ZoneInfo(UTC_ZONE), UTC_ZONE, "default, because $TIMEZONE is not set")
+        else _utc("$TIMEZONE is not set")
     )
     return {"automation": system_zone(), "job": job}
 
