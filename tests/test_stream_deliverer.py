@@ -12,13 +12,14 @@ import pytest
 
 from drumbeat.core.model import DeliveryIntent, Fire, Receipt
 from drumbeat.deliverers import StreamDeliverer
+from drumbeat.testing import example_intent
 
 AT = datetime(2026, 3, 1, 7, 0, tzinfo=UTC)
 
 
 def intent(text: str = "All is well.", *, id: str = "intent-1", attempt: int = 1) -> DeliveryIntent:
     fire = Fire(id="f", slug="a", cause="webhook", slot="s", due=AT, created_at=AT, payload=b"\xff")
-    return DeliveryIntent(
+    return example_intent(
         id=id,
         run_id="r",
         slug="a",
@@ -27,8 +28,6 @@ def intent(text: str = "All is well.", *, id: str = "intent-1", attempt: int = 1
         fire=fire,
         created_at=AT,
         attempt=attempt,
-        verdict="deliver",
-        gate="policy-always",
         reason="always",
         text=text,
     )

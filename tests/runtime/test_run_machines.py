@@ -33,6 +33,7 @@ from drumbeat.runtime.refusals import Refusals
 from drumbeat.runtime.run_tokens import RunTokens
 from drumbeat.runtime.signals import Signal
 from drumbeat.runtime.store import SqliteStore
+from drumbeat.testing import example_intent
 
 NOW = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -63,19 +64,14 @@ def record(claim: Claim, *, state: Any = "running", intent: DeliveryIntent | Non
 
 def intent_of(claim: Claim, verdict: Any) -> DeliveryIntent:
     assert claim.fire is not None
-    return DeliveryIntent(
+    return example_intent(
         id=f"intent-{claim.run_id}",
         run_id=claim.run_id,
         slug=claim.slug,
-        name=claim.slug,
-        session_id=None,
         fire=claim.fire,
         created_at=NOW,
         attempt=0,
         verdict=verdict,
-        gate="policy-always",
-        reason="why",
-        text="text",
     )
 
 

@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from drumbeat import Claim, Problem, RunRecord, StoreError
-from drumbeat.core.model import DeliveryIntent
 from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.settlement import Settlement
 from drumbeat.runtime.store import SqliteStore
+from drumbeat.testing import example_intent
 
 pytestmark = pytest.mark.anyio
 
@@ -37,19 +37,15 @@ def record(claim: Claim, state: Any = "running") -> RunRecord:
     run = unfinished(claim, claim.fire, at=START)
     if state == "running":
         return run
-    intent = DeliveryIntent(
+    intent = example_intent(
         id=f"intent-{claim.run_id}",
         run_id=claim.run_id,
         slug=claim.slug,
-        name="Check",
-        session_id=None,
         fire=claim.fire,
         created_at=START,
         attempt=0,
         verdict="withhold",
         gate="policy-never",
-        reason="never",
-        text="",
     )
     return attrs.evolve(run, state=state, finished_at=START, intent=intent)
 

@@ -24,7 +24,7 @@ from drumbeat.errors import EventsExpired, NotFound, StoreError
 from drumbeat.runtime.clock import SystemClock
 from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.store import SqliteStore
-from drumbeat.testing import check_store
+from drumbeat.testing import check_store, example_intent
 
 pytestmark = pytest.mark.anyio
 
@@ -322,19 +322,8 @@ async def pending(store: SqliteStore) -> DeliveryIntent:
     await store.add_fires([fire("1")])
     claim = await claimed(store, "r")
     assert claim.fire is not None
-    intent = DeliveryIntent(
-        id="i",
-        run_id="r",
-        slug="a",
-        name="A",
-        session_id=None,
-        fire=claim.fire,
-        created_at=NOW,
-        attempt=0,
-        verdict="deliver",
-        gate="policy-always",
-        reason="always",
-        text="text",
+    intent = example_intent(
+        id="i", run_id="r", slug="a", fire=claim.fire, created_at=NOW, attempt=0
     )
     run = attrs.evolve(going(claim), state="succeeded", finished_at=NOW, intent=intent)
     await store.finish(claim, run)

@@ -13,7 +13,7 @@ import anyio
 import attrs
 import pytest
 
-from drumbeat.core.model import Claim, DeliveryIntent, Event, Fire, Mark, RunRecord
+from drumbeat.core.model import Claim, Event, Fire, Mark, RunRecord
 from drumbeat.errors import ClaimLost, StoreError
 from drumbeat.runtime.clock import Driven, SystemClock
 from drumbeat.runtime.conclusion import unfinished
@@ -22,6 +22,7 @@ from drumbeat.runtime.store_commits import Commits
 from drumbeat.runtime.store_ledger import Ledger
 from drumbeat.runtime.store_schema import connect
 from drumbeat.runtime.store_threads import _Call, run_through
+from drumbeat.testing import example_intent
 
 pytestmark = pytest.mark.anyio
 
@@ -46,19 +47,13 @@ def event() -> Event:
 
 def finished(claim: Claim) -> RunRecord:
     assert claim.fire is not None
-    intent = DeliveryIntent(
+    intent = example_intent(
         id="intent",
         run_id=claim.run_id,
         slug=claim.slug,
-        name="A",
-        session_id=None,
         fire=claim.fire,
         created_at=NOW,
         attempt=0,
-        verdict="deliver",
-        gate="policy-always",
-        reason="always",
-        text="text",
     )
     run = unfinished(claim, claim.fire, at=NOW)
     return attrs.evolve(run, state="succeeded", finished_at=NOW, intent=intent)

@@ -25,6 +25,7 @@ from drumbeat.errors import ClaimLost
 from drumbeat.runtime.clock import SystemClock
 from drumbeat.runtime.conclusion import unfinished
 from drumbeat.runtime.store import SqliteStore
+from drumbeat.testing import example_intent
 
 NOW = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 LEASE = timedelta(minutes=5)
@@ -158,19 +159,14 @@ class StoreMachine(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, verdict: Verdict, again: bool) -> None:
         claim = self.claims.pop(data.draw(st.sampled_from(sorted(self.claims))))
         fire = self.fire_of(claim)
-        intent = DeliveryIntent(
+        intent = example_intent(
             id=f"intent-{claim.run_id}",
             run_id=claim.run_id,
             slug=claim.slug,
-            name=claim.slug,
-            session_id=None,
             fire=fire,
             created_at=NOW,
             attempt=0,
             verdict=verdict,
-            gate="policy-always",
-            reason="why",
-            text="text",
         )
         run = attrs.evolve(
             unfinished(claim, fire, at=NOW), state="succeeded", finished_at=NOW, intent=intent
