@@ -71,6 +71,45 @@ def test_the_tokens_of_runs_go_by_their_form(text: str, expected: str) -> None:
     assert Redactor({}).text(text) == expected
 
 
+@pytest.mark.parametrize(
+    "text, longest, expected",
+    [
+        ("abcdef", 3, "abc"),
+        ("abc", 3, "abc"),
+        ("abc", 9, "abc"),
+        (f"ab{TOKEN}cd", 9, "ab[redact"),
+        (f"abcdefgh{TOKEN}", 9, "abcdefgh["),
+        (f"abcdefghi{TOKEN}", 9, "abcdefghi"),
+        (f"{TOKEN}abcdef", 12, "[redacted T]"),
+        (f"{TOKEN}{TOKEN}abc", 23, "[redacted T][redacted T"),
+        (f"{RUN}abc", 30, "[redacted DRUMBEAT_RUN_TOKEN]a"[:29]),
+    ],
+)
+def test_a_beginning_holds_no_part_of_a_value(text: str, longest: int, expected: str) -> None:
+    """What is cut is what was redacted, and a value is taken out wholly wherever the cut is."""
+    assert Redactor({"T": TOKEN}).head(text, longest) == expected
+
+
+@given(st.text("xy", min_size=8, max_size=10), st.text("xyz", max_size=60), st.integers(0, 40))
+def test_a_beginning_is_that_of_the_whole(secret: str, text: str, longest: int) -> None:
+    redactor = Redactor({"A": secret})
+    assert redactor.text(text).startswith(redactor.head(text, longest))
+
+
+def test_the_rest_of_a_text_is_not_looked_at() -> None:
+    class Counted(str):
+        __slots__ = ()
+        taken = 0
+
+        def __getitem__(self, key: Any) -> str:
+            taken = super().__getitem__(key)
+            Counted.taken += len(taken)
+            return taken
+
+    assert Redactor({"T": TOKEN}).head(Counted("x" * 100_000), 10) == "x" * 10
+    assert Counted.taken < 1000
+
+
 def test_values_of_json_are_replaced_wherever_they_stand() -> None:
     value = {"a": [TOKEN, 1, None, True, 1.5], TOKEN: ("x", {"b": f"<{TOKEN}>"}), "raw": b"bytes"}
     assert Redactor({"T": TOKEN}).json(value) == {

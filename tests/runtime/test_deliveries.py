@@ -42,6 +42,10 @@ class Exiting(Exception):  # noqa: N818
         raise SystemExit(3)
 
 
+class Stop(BaseException):
+    """What no handler expects."""
+
+
 class Unspeakable(Exception):  # noqa: N818
     def __str__(self) -> str:
         msg = "cannot say"
@@ -54,6 +58,9 @@ class Unspeakable(Exception):  # noqa: N818
         (ValueError("no"), "ValueError: no"),
         (SystemExit(3), "SystemExit: 3"),
         (GeneratorExit(), "GeneratorExit: "),
+        (Stop("now"), "Stop: now"),
+        (BaseExceptionGroup("one", [Stop("now")]), "Stop: now"),
+        pytest.param(OSError("x" * 10_000_000), "OSError: " + "x" * 1991, id="long"),
         pytest.param(
             ExceptionGroup("one", [ValueError("no")]), "ValueError: no", id="group-of-one"
         ),

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from drumbeat import (
     AgentError,
@@ -179,7 +180,9 @@ class Stop(BaseException):
     [
         (raising(ValueError("no such model")), "agent-raised", "ValueError: no such model"),
         (raising(SystemExit(3)), "agent-raised", "SystemExit: 3"),
+        (raising(GeneratorExit("bye")), "agent-raised", "GeneratorExit: bye"),
         (raising(Stop("now")), "agent-raised", "Stop: now"),
+        (raising(BaseExceptionGroup("pool", [Stop("now")])), "agent-raised", "Stop: now"),
         (raising(AgentError("quota", code="quota-used-up")), "quota-used-up", "quota"),
         (
             raising(ExceptionGroup("pool", [AgentError("quota", code="quota-used-up")])),
@@ -297,6 +300,37 @@ async def test_a_reply_larger_than_any_is_refused(host: Any, answer: Reply) -> N
         run = await engine.run("check")
     assert (run.state, run.failure.code) == ("failed", "agent-reply-invalid")
     assert "of a size" in run.failure.message
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("x" * (64 * 1024 - 40) + "correct-horse" * 100_000),
+        AgentError("x" * (64 * 1024 - 5) + "correct-horse" * 100_000, code="said-no"),
+        FollowUpRefused(Problem(code="said-no", message="no", remedy="wait " * 300_000)),
+    ],
+    ids=["raised", "said", "remedy"],
+)
+async def test_a_failure_says_no_more_than_can_be_kept(host: Any, error: Exception) -> None:
+    """It would stand in the record, events, files and messages of every run that fails so.
+
+    What is cut off is cut behind a secret or before it, and what raised it is still told.
+    """
+    host.write()
+    with capture_logs() as logs:
+        async with host.engine(agent=raising(error), secrets={"KEY": "correct-horse"}) as engine:
+            run = await engine.run("check")
+            (event,) = await host.events(engine, "automation_error")
+    assert run.state == "failed"
+    assert run.failure.code == ("agent-raised" if isinstance(error, ValueError) else "said-no")
+    assert "cut, of 1" in run.failure.message + run.failure.remedy
+    kept = [str(run.failure), str(event.data), str(logs)]
+    kept += [path.read_text() for path in host.folder(run).rglob("*") if path.is_file()]
+    assert max(map(len, kept)) < 3 * 64 * 1024
+    assert not any("corr" in text for text in kept)
+    (line,) = [line for line in logs if line["event"] == "turn_failed"]
+    assert "in take_turn" in line["trace"]
+    assert len(line["trace"]) < 20_000
 
 
 async def test_what_a_failed_turn_cost_counts_whatever_class_says_it(host: Any) -> None:

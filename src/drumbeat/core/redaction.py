@@ -16,6 +16,8 @@ CUT = "…"
 _SHORTEST = 8
 _SHORTEST_REST = 4
 _TOKEN = re.compile(TOKEN_FORM)
+_LONGEST_TOKEN = 64
+"""Characters that no token is longer than, nor the rest of one and what tells its end."""
 # Shorter rests leave too much to be guessed, and are found in ordinary text.
 _TOKEN_REST = re.compile(rf"(?<={CUT})[A-Za-z0-9_-]{{20,48}}(?![A-Za-z0-9_-])")
 _TOKEN_IN = "DRUMBEAT_RUN_TOKEN"  # noqa: S105  the name of the variable that holds one
@@ -65,6 +67,19 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return `text` without any known value."""
+        return self._without(text, self._spans(text), len(text))
+
+    def head(self, text: str, longest: int) -> str:
+        """Return the beginning of `text`, `longest` characters at most, without any known value.
+
+        What is behind it is not looked at, however long the text is, and no value is cut in two.
+        """
+        reach = max([_LONGEST_TOKEN, *map(len, self._names)])
+        seen = text[: longest + reach]
+        spans = [span for span in self._spans(seen) if span[0] < longest]
+        return self._without(seen, spans, longest)[:longest]
+
+    def _spans(self, text: str) -> list[tuple[int, int, str]]:
         spans = [
             span
             for value, name in self._names.items()
@@ -75,8 +90,9 @@ class Redactor:
         if CUT in text:
             spans += self._rests_in(text)
             spans += [_span(found) for found in _TOKEN_REST.finditer(text)]
-        if not spans:
-            return text
+        return spans
+
+    def _without(self, text: str, spans: list[tuple[int, int, str]], until: int) -> str:
         parts: list[str] = []
         done = 0
         # Of two that begin together the longer comes first, and the shorter then lies inside it.
@@ -85,7 +101,7 @@ class Redactor:
             if end > done:
                 parts += [text[done:start], f"[redacted {name}]"]
                 done = end
-        return "".join((*parts, text[done:]))
+        return "".join((*parts, text[done:until]))
 
     def _rests_in(self, text: str) -> list[tuple[int, int, str]]:
         found: list[tuple[int, int, str]] = []

@@ -11,6 +11,7 @@ import anyio
 import attrs
 
 from drumbeat.core.model import Receipt, Reply, Usage
+from drumbeat.core.redaction import Redactor
 from drumbeat.errors import (
     AgentError,
     AgentUnavailable,
@@ -31,6 +32,8 @@ _LONGEST_REPLY = 8 * 1024 * 1024
 """Characters: as much as a `CommandAgent` may write. More is no answer to anybody, and what is done
 with a text would hold up the host's loop for seconds."""
 _LONGEST_NAME = 64 * 1024
+_LONGEST_MESSAGE = 64 * 1024
+"""Characters of what a failure says: it stands in records, events and messages, again and again."""
 _LONGEST_RECEIPT = 4096
 """Characters of an id or an address: each is kept, and looked up by."""
 _ODD_REPLY = "a Reply whose fields are not of the types, or of a size, that drumbeat.Reply names"
@@ -106,14 +109,15 @@ def said(error: BaseException) -> str:
         return name
 
 
-def failure_of(error: BaseException) -> AgentError:
+def failure_of(error: BaseException, redactor: Redactor) -> AgentError:
     """What ended a call of the agent, as the one error that a turn fails with.
 
     Its message and its code are texts and its usage can be added up, whatever the agent put there.
+    A message that is longer than any can be is redacted and cut.
     """
     error = only(error)
     try:
-        failure = _failure(error)
+        failure = _shortened(_failure(error), redactor)
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001  an exception of a host's own may break in any of its parts
@@ -135,6 +139,28 @@ def _failure(error: BaseException) -> AgentError:
             failure.problem = problem
         return failure
     return _raised(said(error))
+
+
+def _shortened(failure: AgentError, redactor: Redactor) -> AgentError:
+    """The same failure with texts that can be kept; one that is too long is none of the host's."""
+    problem = failure.problem
+    if not _is_short(problem):
+        failure.problem = attrs.evolve(
+            problem,
+            message=_cut(problem.message, redactor),
+            remedy=_cut(problem.remedy, redactor),
+        )
+    return failure
+
+
+def _is_short(problem: Problem) -> bool:
+    return max(len(problem.message), len(problem.remedy)) <= _LONGEST_MESSAGE
+
+
+def _cut(text: str, redactor: Redactor) -> str:
+    if len(text) <= _LONGEST_MESSAGE:
+        return text
+    return f"{redactor.head(text, _LONGEST_MESSAGE)} … cut, of {len(text)} characters"
 
 
 def _raised(what: str) -> AgentError:
@@ -160,6 +186,7 @@ def _is_sound(error: AgentError) -> bool:
     wait: object = error.retry_after if isinstance(error, AgentUnavailable) else None
     return (
         problem_of(error) is not None
+        and _is_short(error.problem)
         and (error.usage is None or _sound_usage(error.usage) is error.usage)
         and (wait is None or isinstance(wait, timedelta))
     )

@@ -139,7 +139,7 @@ async def take_within(
     except OverTime:
         raise over_time() from None
     except SelfCancelled as error:
-        raise failure_of(error) from error
+        raise failure_of(error, exchange.services.redactor) from error
     except AgentError as error:
         if clock.monotonic() >= exchange.frame.deadline:
             # What an agent makes of its cancellation says nothing about why it failed.

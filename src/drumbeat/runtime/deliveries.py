@@ -272,8 +272,7 @@ class Deliveries:
         await self._settle(intent, "abandoned", "delivery_abandoned", reason=reason)
 
     def _shown(self, reason: str) -> str:
-        # Redacted before it is cut, or half a secret would be no secret any more.
-        return self.services.redactor.text(reason)[:_REASON_LIMIT]
+        return self.services.redactor.head(reason, _REASON_LIMIT)
 
     async def _settle(
         self,

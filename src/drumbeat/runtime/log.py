@@ -8,6 +8,9 @@ import structlog
 
 from drumbeat.core.redaction import Redactor
 
+_LONGEST_PART = 4096
+"""Characters of what one exception in a traceback says: behind it stand the others."""
+
 
 @attrs.frozen
 class Log:
@@ -48,6 +51,11 @@ log: Log = Log("drumbeat")
 def traced(error: BaseException, redactor: Redactor) -> str:
     """Where an exception came from, for a line: redacted, which `exc_info` is not."""
     try:
-        return redactor.text("".join(format_exception(error)))
+        return redactor.text("".join(_part(part, redactor) for part in format_exception(error)))
     except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
         return "the traceback cannot be read"
+
+
+def _part(part: str, redactor: Redactor) -> str:
+    # Cut only where it is too long, and never within a secret.
+    return part if len(part) <= _LONGEST_PART else f"{redactor.head(part, _LONGEST_PART)} …\n"

@@ -131,7 +131,7 @@ class Exchange:
                 turn_id=name,
                 attempt=tries.count,
                 code=error.code,
-                message=services.redactor.text(str(error))[:_REASON_LIMIT],
+                message=services.redactor.head(str(error), _REASON_LIMIT),
                 **({"trace": trace} if faulty else {}),
             )
             answer = f"(no reply: {error} [{error.code}])"
@@ -169,7 +169,7 @@ class Exchange:
             try:
                 return await self._attempt(ask, name, context, tries.count)
             except AgentUnavailable as error:
-                reason = services.redactor.text(str(error))[:_REASON_LIMIT]
+                reason = services.redactor.head(str(error), _REASON_LIMIT)
                 self._count(error.usage)
                 if tries.count >= services.settings.turn_attempts:
                     raise
@@ -232,7 +232,8 @@ class Exchange:
         answer = await answered(services.clock, limit, call, what=what)
         spent = timedelta(seconds=services.clock.monotonic() - began)
         over_time = isinstance(answer, Raised) and answer.how == "over-time"
-        result = failure_of(answer.error) if isinstance(answer, Raised) else answer
+        redactor = services.redactor
+        result = failure_of(answer.error, redactor) if isinstance(answer, Raised) else answer
         failure = result if isinstance(result, AgentError) and not over_time else None
         if limit is not None and (over_time or spent >= limit):
             # Whatever an agent makes of its cancellation, a reply included, it is no answer.
