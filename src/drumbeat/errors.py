@@ -220,7 +220,7 @@ class AgentError(DrumbeatError):
     """Raised by an `Agent`: the turn failed.
 
     Args:
-        message: what happened, for people.
+        message: what happened, for people; an engine keeps 64 Ki characters of it.
         code: kebab-case, 64 characters at most; an engine takes any other for `agent-error`. Two
             failures with one code count as "the same cause" when repeats of a failure are kept from
             being voiced again and again.

@@ -161,6 +161,8 @@ def test_guidance_inline_gives_the_text_verbatim() -> None:
 def test_a_name_of_several_lines_stays_on_one() -> None:
     odd = Requirement(name="a\n</x>", kind="file", path=Path("/w/a\nb"), text="")
     assert r"- 'a\n</x>': '/w/a\nb'" in render(requirements=(odd,))
+    inline = render(requirements=(odd,), guidance_delivery="inline")
+    assert rf"<file {tag_of(inline)} 'a\n</x>': '/w/a\nb'>" in inline.splitlines()
 
 
 @given(st.text(), st.sampled_from(["reference", "inline"]))

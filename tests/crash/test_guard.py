@@ -22,27 +22,45 @@ pytestmark = pytest.mark.skipif(
 
 HOST = """
 import os, sys
+from functools import partial
 from pathlib import Path
 import anyio
-from drumbeat import InjectSpec, run_inject
+from drumbeat import Engine, InjectSpec, run_inject
+from drumbeat.agents import CommandAgent
 
 folder = Path(sys.argv[1])
+tool = ("sh", str(folder / "tool.sh"), str(folder))
 
 async def main():
-    spec = InjectSpec(argv=("sh", str(folder / "tool.sh")), label="tool")
-    await run_inject(spec, cwd=folder)
+    async with anyio.create_task_group() as group:
+        spec = InjectSpec(argv=(*tool, "inject"), label="tool")
+        group.start_soon(partial(run_inject, spec, cwd=folder))
+        async with Engine(folder, agent=CommandAgent((*tool, "agent")), timezone="UTC") as engine:
+            await engine.run("check")
 
 anyio.run(main, backend=sys.argv[2])
 """
+CHECK = """---
+automation:
+  name: Check
+  trigger: {type: manual}
+  notify: always
+  steps:
+    - id: look
+      prompt: Look around.
+---
+"""
 TOOL = """
+cd "$1"
 trap '' TERM
-echo leader $$ >> pids
-sleep 600 & echo child $! >> pids
-setsid sleep 600 & echo moved $! >> pids
-env -i sleep 600 & echo wiped $! >> pids
-setsid env -i sleep 600 & echo escaped $! >> pids
-(sleep 600 & echo orphan $! >> pids)
-echo ready >> pids
+exec >> "pids-$2"
+echo leader $$
+sleep 600 & echo child $!
+setsid sleep 600 & echo moved $!
+env -i sleep 600 & echo wiped $!
+setsid env -i sleep 600 & echo escaped $!
+(sleep 600 & echo orphan $!)
+echo ready
 sleep 600
 """
 PATIENCE = 30
@@ -69,6 +87,10 @@ def is_out_of_reach(pid: int) -> bool:
         return MARK.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
+
+
+def is_ready(path: Path) -> bool:
+    return path.exists() and "ready" in path.read_text()
 
 
 def bearing(value: bytes) -> list[int]:
@@ -103,22 +125,30 @@ def spared() -> Iterator[list[int]]:
 def test_what_a_killed_host_had_started_is_gone(
     tmp_path: Path, backend: str, spared: list[int]
 ) -> None:
-    """Only what moves to a session of its own and wipes its environment too is out of reach."""
+    """What an inject tool started, and what a command that is the agent did.
+
+    Only what moves to a session of its own and wipes its environment too is out of reach.
+    """
     (tmp_path / "tool.sh").write_text(TOOL, encoding="utf-8")
-    listed = tmp_path / "pids"
+    (tmp_path / "automations").mkdir()
+    (tmp_path / "automations" / "check.md").write_text(CHECK, encoding="utf-8")
+    listed = [tmp_path / "pids-inject", tmp_path / "pids-agent"]
     host = subprocess.Popen([sys.executable, "-c", HOST, str(tmp_path), backend])
     try:
-        assert wait_until(lambda: listed.exists() and "ready" in listed.read_text())
-        pids = dict(line.split() for line in listed.read_text().splitlines() if " " in line)
-        spared += map(int, pids.values())
-        escaped = int(pids.pop("escaped"))
-        assert wait_until(lambda: is_out_of_reach(escaped))
+        assert wait_until(lambda: all(is_ready(path) for path in listed))
+        pids = [
+            dict(line.split() for line in path.read_text().splitlines() if " " in line)
+            for path in listed
+        ]
+        spared += [int(pid) for each in pids for pid in each.values()]
+        escaped = [int(each.pop("escaped")) for each in pids]
+        assert wait_until(lambda: all(map(is_out_of_reach, escaped)))
     finally:
         host.kill()
         host.wait()
-    assert pids.keys() == {"leader", "child", "moved", "wiped", "orphan"}
-    assert wait_until(lambda: not any(alive(int(pid)) for pid in pids.values()))
-    assert alive(escaped)
+    assert [each.keys() for each in pids] == [{"leader", "child", "moved", "wiped", "orphan"}] * 2
+    assert wait_until(lambda: not any(alive(int(pid)) for each in pids for pid in each.values()))
+    assert all(map(alive, escaped))
 
 
 @pytest.mark.anyio

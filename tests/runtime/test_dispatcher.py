@@ -220,6 +220,45 @@ async def test_a_run_goes_on_when_its_file_goes_and_its_next_fire_is_removed(hos
         assert verdicts == ["skipped", "ran"]
 
 
+@pytest.mark.parametrize("fate", ["edited", "broken", "renamed", "deleted"])
+async def test_a_run_goes_by_its_file_as_it_was_when_it_began(host: Any, fate: str) -> None:
+    """Whatever becomes of that meanwhile, which counts from the next run on."""
+    host.write(steps=["One.", "Two."])
+    path = host.workspace / "automations" / "check.md"
+    prompts: list[str] = []
+
+    async def work(turn: Turn) -> str:
+        prompts.append(turn.prompt)
+        if turn.prompt == "One.":
+            if fate == "edited":
+                host.write(steps=["Three."])
+            elif fate == "broken":
+                path.write_text("---\nautomation:\n  nmae: x\n---\n")
+            elif fate == "renamed":
+                path.rename(path.with_name("other.md"))
+            else:
+                path.unlink()
+            await host.look(3)
+        return "done"
+
+    async with host.engine(agent=ScriptedAgent(default=work)) as engine:
+        run = await engine.run("check")
+        assert (run.state, len(run.turns), prompts) == ("succeeded", 2, ["One.", "Two."])
+        prompts.clear()
+        if fate == "edited":
+            assert (await engine.run("check")).state == "succeeded"
+            assert prompts == ["Three."]
+        elif fate == "broken":
+            assert (await engine.run("check")).failure.code == "automation-broken"
+        else:
+            with pytest.raises(NotFound):
+                await engine.run("check")
+        if fate == "renamed":
+            assert (await engine.run("other")).slug == "other"
+        await engine.settled()
+        assert (await engine.find_run(run.run_id)).delivery == "delivered"
+
+
 async def test_an_interrupted_fire_keeps_its_place_before_what_came_after_it(host: Any) -> None:
     host.write()
     host.agent = host.sleeper(HOUR)

@@ -219,6 +219,7 @@ async def test_a_copy_has_everything_and_the_bits_that_let_it_run(tmp_path: Path
     assert not (copy / "same").is_symlink()
     assert (copy / "bin" / "send").stat().st_mode & 0o7777 == 0o700
     assert (copy / "SKILL.md").stat().st_mode & 0o777 == 0o600
+    assert {path.stat().st_mode & 0o777 for path in (copy, copy / "bin")} == {0o700}
 
 
 def _link_out(folder: Path) -> None:
