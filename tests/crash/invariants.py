@@ -6,11 +6,29 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import attrs
 from lives import SECRETS, Ledger
 
-from drumbeat import Client, SessionPins
+from drumbeat import Client, Event, Fire, RunRecord, SessionPins, StoreError
 
 _ALL = 10_000_000
+
+
+@attrs.frozen(kw_only=True)
+class Left:
+    """What a host left behind, read, and beside it what it was told and what it did."""
+
+    fires: dict[str, Fire]
+    runs: dict[str, RunRecord]
+    events: list[Event]
+    without_intent: list[str]
+    """The runs that the library itself finds to be finished and to have no intent."""
+    pins: str
+    """Why they cannot be read."""
+    told: list[dict[str, Any]]
+    did: list[dict[str, Any]]
+    mails: int
+    """So many messages came."""
 
 
 async def violations(folder: Path, *, over: bool) -> list[str]:
@@ -20,18 +38,43 @@ async def violations(folder: Path, *, over: bool) -> list[str]:
         folder: with `workspace`, and the ledgers `told` and `did`.
         over: whether the last host went to its end, so that nothing may be open any more.
     """
-    data_dir = folder / "workspace" / ".drumbeat"
-    told, did = Ledger.read(folder / "told"), Ledger.read(folder / "did")
-    found: list[str] = []
+    return compare(await read(folder), over=over)
+
+
+async def read(folder: Path) -> Left:
+    """Read what is left in `folder`."""
+    pins = ""
     async with Client(folder / "workspace", secrets=SECRETS) as client:
         fires = {fire.id: fire for fire in await client.fires(limit=_ALL)}
         runs = {run.run_id: run for run in await client.runs(limit=_ALL)}
         events = [event async for event in client.events(follow=False)]
-        found += [f"run {run} is finished and has no intent" for run in await client.sweep()]
-    await SessionPins(data_dir).all()  # raises if they cannot be read
+        without_intent = await client.sweep()
+    try:
+        await SessionPins(folder / "workspace" / ".drumbeat").all()
+    except StoreError as error:
+        pins = str(error)
+    return Left(
+        fires=fires,
+        runs=runs,
+        events=events,
+        without_intent=without_intent,
+        pins=pins,
+        told=Ledger.read(folder / "told"),
+        did=Ledger.read(folder / "did"),
+        mails=len(_mail(folder)),
+    )
 
+
+def compare(left: Left, *, over: bool) -> list[str]:
+    """What must not be in what is left; `over` is as for `violations`."""
+    fires, runs, told, did = left.fires, left.runs, left.told, left.did
+    found = [f"run {run} is finished and has no intent" for run in left.without_intent]
+    if left.pins:
+        found.append(f"the pins cannot be read: {left.pins}")
     slots = Counter((fire.slug, fire.cause, fire.slot) for fire in fires.values())
     found += [f"{slot} stands {count} times" for slot, count in slots.items() if count > 1]
+    verdicts = Counter(event.data["fire"] for event in left.events if event.kind == "fire_settled")
+    found += [f"{fire} got {count} verdicts" for fire, count in verdicts.items() if count > 1]
     intents = Counter(run.intent.id for run in runs.values() if run.intent)
     found += [f"intent {intent} stands twice" for intent, count in intents.items() if count > 1]
     for run in runs.values():
@@ -48,10 +91,10 @@ async def violations(folder: Path, *, over: bool) -> list[str]:
     found += [f"{count} runs of {slug} are going" for slug, count in going.items() if count > 1]
 
     found += _kept(told, fires)
-    found += _delivered_once(did, runs, events)
+    found += _delivered_once(did, runs, left.events)
     found += _never_at_once(did)
     if over:
-        found += _all_settled(told, did, fires, runs, len(_mail(folder)))
+        found += _all_settled(told, did, fires, runs, left.mails)
     return found
 
 
@@ -60,7 +103,7 @@ def _mail(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def _kept(told: list[dict[str, Any]], fires: dict[str, Any]) -> list[str]:
+def _kept(told: list[dict[str, Any]], fires: dict[str, Fire]) -> list[str]:
     """Nothing that was acknowledged is lost, and one delivery is one fire."""
     found: list[str] = []
     first: dict[str, str] = {}
@@ -76,7 +119,7 @@ def _kept(told: list[dict[str, Any]], fires: dict[str, Any]) -> list[str]:
 
 
 def _delivered_once(
-    did: list[dict[str, Any]], runs: dict[str, Any], events: list[Any]
+    did: list[dict[str, Any]], runs: dict[str, RunRecord], events: list[Event]
 ) -> list[str]:
     """No intent is confirmed twice; what is confirmed was handed over, in rising attempts."""
     found: list[str] = []
@@ -126,8 +169,8 @@ def _never_at_once(did: list[dict[str, Any]]) -> list[str]:
 def _all_settled(
     told: list[dict[str, Any]],
     did: list[dict[str, Any]],
-    fires: dict[str, Any],
-    runs: dict[str, Any],
+    fires: dict[str, Fire],
+    runs: dict[str, RunRecord],
     mails: int,
 ) -> list[str]:
     ends = [line["at"] for line in did if line["what"] == "over"]
