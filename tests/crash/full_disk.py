@@ -8,6 +8,7 @@ import json
 import resource
 import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -59,6 +60,22 @@ class Disk:
     def end(self) -> None:
         for path in self._folder.glob("fill-*"):
             path.unlink()
+
+
+class ReadOnly:
+    """Mounts the file system for reading alone, as a system does whose disk has errors."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def _mount(self, how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", str(self._folder)], check=True)
+
+    def begin(self) -> None:
+        self._mount("ro")
+
+    def end(self) -> None:
+        self._mount("rw")
 
 
 class Descriptors:
@@ -180,6 +197,36 @@ async def enter(folder: Path, disk: Disk, blocks: int) -> list[Any]:
     return told
 
 
+async def enter_read_only(folder: Path, disk: ReadOnly) -> list[Any]:
+    """Enter an engine where nothing can be written: first without a data folder, then with one."""
+    workspace = folder / "workspace"
+    (workspace / "automations").mkdir(parents=True)
+    (workspace / "automations" / "check.md").write_text(_FILE)
+    told: list[Any] = []
+    for _ in range(2):
+        engines = [
+            Engine(workspace, agent=Host("", disk.begin), timezone="UTC", env={}) for _ in range(2)
+        ]
+        before = content(workspace)
+        disk.begin()
+        try:
+            async with engines[0]:
+                told.append(["entered", ""])
+        except StoreError as error:
+            told.append([error.problem.code, error.problem.remedy])
+        disk.end()
+        told[-1].append(content(workspace) == before)
+        async with engines[1]:
+            await engines[1].run("check")
+            told[-1].append([run.state for run in await engines[1].runs()])
+    shutil.rmtree(folder)
+    return told
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def lay(path: Path, schema: int | None) -> None:
     """Make the folder of a store, and a store of an earlier schema in it, or none."""
     path.parent.mkdir()
@@ -245,6 +292,7 @@ def main() -> None:
     found: dict[str, Any] = {}
     disk = Disk(folder)
     found["entered"] = [anyio.run(enter, folder / "first", disk, blocks) for blocks in (0, 2, 4)]
+    found["read-only"] = anyio.run(enter_read_only, folder / "second", ReadOnly(folder))
     disk.begin()
     found["forgotten"] = anyio.run(forget, Path(sys.argv[2]))
     disk.end()

@@ -59,6 +59,18 @@ def test_a_full_disk_where_an_engine_is_to_begin_is_named_and_leaves_nothing_by_
         assert ignored == "*\n"
 
 
+def test_a_disk_that_is_mounted_read_only_is_named_and_left_and_serves_when_it_is_not(
+    seen: dict[str, Any],
+) -> None:
+    """Where there is no data folder, and where there is one with a run in it."""
+    refused = [(code, left, states) for code, _, left, states in seen["read-only"]]
+    assert refused == [
+        ("data-dir-unwritable", True, ["succeeded"]),
+        ("data-dir-unwritable", True, ["succeeded"] * 2),
+    ]
+    assert all("mount that file system for writing" in each[1] for each in seen["read-only"])
+
+
 def test_a_full_folder_for_temporary_files_keeps_no_store_from_forgetting(
     seen: dict[str, Any],
 ) -> None:

@@ -48,6 +48,7 @@ async def main():
         say(state=(await engine.status()).state)
         if name == "engine":
             await engine.fire("check", slot="ticket-1")
+            await engine.fire("check", slot="ticket-2", after=timedelta(seconds=1))
         while not (workspace / "stop").exists():
             await anyio.sleep(0.05)
         await engine.settled() if name == "engine" else None
@@ -89,6 +90,8 @@ def test_a_host_that_stands_still_loses_nothing_to_a_standby(
 ) -> None:
     """It holds the folder as long as it lives, however long it does not move.
 
+    What is due while it stands still runs once, when it goes on.
+
     Claims outlive this stop: a lease is a minute at least, and what comes of one that has passed
     is said by `check_store`.
     """
@@ -119,11 +122,11 @@ def test_a_host_that_stands_still_loses_nothing_to_a_standby(
                 process.kill()
                 process.wait()
     heard = said(tmp_path, "engine")
-    assert [line["turn"] for line in heard if "turn" in line] == ["One.", "Two."]
-    assert [line["attempt"] for line in heard if "attempt" in line] == [1]
+    assert [line["turn"] for line in heard if "turn" in line] == ["One.", "Two."] * 2
+    assert [line["attempt"] for line in heard if "attempt" in line] == [1, 1]
     (told,) = [line for line in heard if "runs" in line]
     assert told == {
-        "runs": [["succeeded", "ticket-1", "delivered"]],
+        "runs": [["succeeded", f"ticket-{number}", "delivered"] for number in (2, 1)],
         "invalid": [],
     }
     waited = said(tmp_path, "standby")

@@ -60,6 +60,22 @@ async def test_what_was_put_off_by_a_clock_that_was_ahead_waits_as_long_as_was_m
         assert meant.due - meant.created_at == 400 * DAY
 
 
+@pytest.mark.parametrize("jump", [-HOUR, -YEAR])
+async def test_no_interval_waits_for_the_clock_to_come_back(host: Any, jump: timedelta) -> None:
+    """Set back between two runs, it goes on within its length; a clock of the wall after a day."""
+    host.write("steady", trigger=every("every 30 minutes"))
+    host.write("wall", trigger=every("*/30 * * * *"))
+    async with host.engine() as engine:
+        await host.clock.advance(40 * MINUTE)
+        host.clock.jump(jump)
+        # Nobody looks at the clock for longer than a minute.
+        await host.clock.advance(MINUTE)
+        await host.clock.advance(30 * MINUTE)
+        slugs = [run.slug for run in await engine.runs()]
+    assert slugs.count("steady") == 2
+    assert slugs.count("wall") == (2 if jump < -DAY else 1)
+
+
 class Mailbox:
     """One message, after the first poll."""
 

@@ -1,6 +1,8 @@
 """Pins that a full disk does not take end no run: it waits, and goes on where it was."""
 
+import errno
 import json
+import os
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -73,6 +75,45 @@ async def test_a_run_waits_with_what_its_agent_said(host: Any, what: str) -> Non
         assert said == ["One.", "Two."]
         assert (await engine.sessions())["check"].session_id == run.session_id
         assert (await engine.status()).faults == ()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.ENOSPC])
+async def test_a_run_waits_for_a_disk_that_refuses_its_pins(
+    host: Any, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As the file is synced, which is the last that can go wrong before it gets its name."""
+    host.write(steps=["One.", "Two."], conversation="continuous")
+    sync = os.fsync
+    sick = False
+
+    def fsync(handle: int) -> None:
+        file = host.data / BLOCKED["written"]
+        if sick and file.exists() and os.path.samestat(os.fstat(handle), file.stat()):
+            raise OSError(number, os.strerror(number))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    said = []
+
+    def turn(turn: Turn) -> str:
+        nonlocal sick
+        said.append(turn.prompt)
+        sick = turn.prompt == "One."
+        return f"done {turn.prompt}"
+
+    async with host.engine(agent=ScriptedAgent(default=turn)) as engine:
+        await engine.fire("check", slot="ticket-17")
+        await host.clock.advance(10 * MINUTE)
+        assert said == ["One."]
+        (fault,) = (await engine.status()).faults
+        assert fault.code == "pins-inaccessible"
+        assert os.strerror(number) in fault.message
+        assert list(host.data.glob("*.tmp")) == []
+        sick = False
+        await host.clock.advance(MINUTE)
+        (run,) = await engine.runs()
+        assert (run.state, run.delivery, said) == ("succeeded", "delivered", ["One.", "Two."])
+        assert (await engine.sessions())["check"].session_id == run.session_id
 
 
 @pytest.mark.parametrize("what", sorted(BLOCKED))

@@ -4,6 +4,7 @@ import inspect
 import sqlite3
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import anyio
@@ -132,6 +133,65 @@ async def test_no_run_over_mail_fails_when_one_call_does_before_its_first_turn(h
     # Behind the first turn calls are counted on, so the last round fails one of those.
     assert store.failures in (len(failed), len(failed) + 1)
     assert {"marks", "hold"} <= set(failed)
+
+
+class Sick(sqlite3.Connection):
+    """A connection of which no commit comes through while the disk refuses something."""
+
+    refusal: int | None = None
+    """What SQLite calls it."""
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        if Sick.refusal is not None and sql.startswith("COMMIT"):
+            error = sqlite3.OperationalError("the disk refuses it")
+            error.sqlite_errorcode = Sick.refusal
+            raise error
+        return super().execute(sql, values)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(sqlite3.SQLITE_IOERR_WRITE, id="EIO"),
+        pytest.param(sqlite3.SQLITE_IOERR_FSYNC, id="EIO as it is synced"),
+        pytest.param(sqlite3.SQLITE_READONLY, id="EROFS"),
+        pytest.param(sqlite3.SQLITE_FULL, id="ENOSPC"),
+    ],
+)
+async def test_a_disk_that_refuses_to_write_for_a_while_costs_nothing(
+    host: Any, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    """It is named, nothing is begun, and what the agent said is kept until it is over."""
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Sick))
+    monkeypatch.setattr(Sick, "refusal", None)
+    host.write()
+    said: list[str] = []
+
+    def turn(turn: Turn) -> str:
+        said.append(turn.run_id)
+        if len(said) == 1:
+            Sick.refusal = refusal
+        return f"said {len(said)}"
+
+    async with host.engine(agent=ScriptedAgent(default=turn)) as engine:
+        await engine.fire("check", slot="ticket-17")
+        await engine.fire("check", slot="ticket-18", after=5 * MINUTE)
+        await host.clock.advance(10 * MINUTE)
+        wanted = "store-full" if refusal == sqlite3.SQLITE_FULL else "store-failed"
+        assert [fault.code for fault in (await engine.status()).faults] == [wanted]
+        with pytest.raises(StoreError, match=wanted):
+            await engine.fire("check")
+        assert len(said) == 1
+        Sick.refusal = None
+        await host.clock.advance(MINUTE)
+        runs = await engine.runs()
+        assert [(run.fire.slot, run.state, run.delivery) for run in runs] == [
+            ("ticket-18", "succeeded", "delivered"),
+            ("ticket-17", "succeeded", "delivered"),
+        ]
+        assert [run.intent and run.intent.text for run in runs] == ["said 2", "said 1"]
+        assert len(said) == 2
+        assert (await engine.status()).faults == ()
 
 
 async def test_trouble_is_seen_said_once_and_stops_the_dispatching(host: Any) -> None:

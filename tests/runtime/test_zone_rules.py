@@ -17,6 +17,8 @@ from drumbeat.testing import ManualClock
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 
 HOUR = timedelta(hours=1)
+DAY = datetime(2026, 3, 2, tzinfo=UTC)
+"""The day on which the clock begins, at noon."""
 PLACE = "Test/Capital"
 Rules = Callable[[str], None]
 
@@ -110,6 +112,26 @@ async def test_each_engine_looks_at_the_variable_that_names_the_zone(
             assert (await engine.status()).zones["automation"][0] == name
 
 
+async def test_another_place_in_the_variable_counts_from_the_next_start(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No moment that has run comes again, none that passed there is made up; a slip is UTC."""
+    host.write(trigger={"type": "schedule", "expression": "daily at 14:00"})
+    hours = []
+    for name, hour in (
+        ("Europe/Berlin", 13),
+        ("Asia/Tokyo", 24 + 5),
+        ("Europe/Berln", 24 + 14),
+        ("Europe/Berlin", 48 + 13),
+    ):
+        monkeypatch.setenv("TZ", name)
+        hours.append(hour)
+        async with host.engine(timezone=None) as engine:
+            await host.clock.advance(DAY + (hour + 0.5) * HOUR - host.clock.now())
+            slots = sorted(fire.due for fire in await engine.fires())
+            assert [(slot - DAY) / HOUR for slot in slots] == hours
+
+
 async def test_the_variable_that_names_the_zone_moves_nothing_while_an_engine_runs(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +140,12 @@ async def test_the_variable_that_names_the_zone_moves_nothing_while_an_engine_ru
     host.write(trigger={"type": "schedule", "expression": "daily at 14:00"})
     async with host.engine(timezone=None) as engine:
         os.environ["TZ"] = "Asia/Tokyo"
+        # Neither what stands nor what is written from then on.
+        host.write("more", trigger={"type": "schedule", "expression": "daily at 15:00"})
         await engine.reload()
-        (due,) = await engine.upcoming(until=host.clock.now() + 12 * HOUR)
-        assert due.slot.hour == 13
+        due = await engine.upcoming(until=host.clock.now() + 12 * HOUR)
+        assert [(each.slug, each.slot.hour) for each in due] == [("check", 13), ("more", 14)]
+        await host.clock.advance(3 * HOUR)
+        slots = {(fire.slug, fire.due.hour) for fire in await engine.fires()}
+        assert slots == {("check", 13), ("more", 14)}
         assert (await engine.status()).zones["automation"][0] == "Europe/Berlin"
