@@ -61,7 +61,7 @@ env -i sleep 600 & echo wiped $!
 setsid env -i sleep 600 & echo escaped $!
 (sleep 600 & echo orphan $!)
 echo ready
-sleep 600
+exec env -i sleep 600
 """
 PATIENCE = 30
 
@@ -81,7 +81,7 @@ def cmdline(entry: Path) -> bytes:
         return b""
 
 
-def is_out_of_reach(pid: int) -> bool:
+def has_wiped(pid: int) -> bool:
     """Whether it has wiped its environment by now, which it does at some time after its start."""
     try:
         return MARK.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
@@ -141,8 +141,9 @@ def test_what_a_killed_host_had_started_is_gone(
             for path in listed
         ]
         spared += [int(pid) for each in pids for pid in each.values()]
+        leaders = [int(each["leader"]) for each in pids]
         escaped = [int(each.pop("escaped")) for each in pids]
-        assert wait_until(lambda: all(map(is_out_of_reach, escaped)))
+        assert wait_until(lambda: all(map(has_wiped, leaders + escaped)))
     finally:
         host.kill()
         host.wait()
@@ -235,7 +236,7 @@ def test_a_session_that_nobody_named_is_that_of_what_bears_the_mark(spared: list
     assert child.stdout is not None
     wiped = int(child.stdout.readline())
     spared.append(wiped)
-    assert wait_until(lambda: is_out_of_reach(wiped))
+    assert wait_until(lambda: has_wiped(wiped))
     assert end(f"{MARK}=of-this-session".encode(), None, grace=0.1)
     child.wait(PATIENCE)
     child.stdout.close()

@@ -45,6 +45,14 @@ class Mistakes:
         monkeypatch.setattr(target, name, method)
 
 
+async def test_an_event_is_redacted_as_it_is_made(host: Any) -> None:
+    """Whoever makes one need not think of it."""
+    async with host.engine(secrets={"KEY": "correct-horse"}) as engine:
+        services = engine._life.services
+        event = services.event("odd", host.clock.now(), said=["a correct-horse", {"b": 1}])
+    assert event.data == {"said": ["a [redacted KEY]", {"b": 1}]}
+
+
 async def test_a_mistake_over_one_schedule_keeps_no_other(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,9 @@ async def test_a_folder_that_cannot_be_removed_is_said_once_and_stops_nothing(
         for _ in range(3):
             await drive(engine, until=host.clock.now() + 10 * DAY)
         assert not host.folder(run).exists(), "half of it would be there"
-        assert (host.data / "runs" / ".gone" / run.run_id / "result.json").is_file()
+        gone = host.data / "runs" / ".gone"
+        assert (gone / run.run_id / "result.json").is_file()
+        assert gone.stat().st_mode & 0o777 == 0o700
         assert await engine.runs() == []
     said = capsys.readouterr().out
     assert said.count("folder_not_removed") == 1

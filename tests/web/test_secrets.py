@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from drumbeat import (
     AgentError,
+    ContextCeiling,
     DeliveryIntent,
     DrumbeatError,
     MailBatch,
@@ -44,6 +45,7 @@ class Indiscreet:
     def __init__(self) -> None:
         self.tokens: set[str] = set()
         self.environments: list[str] = []
+        self.full = False
 
     async def take_turn(self, turn: Turn) -> Reply:
         self.environments.append("\n".join(turn.env.values()))
@@ -53,6 +55,11 @@ class Indiscreet:
             self.tokens.add(token)
         if turn.slug == "raises":
             raise AgentError(said, code="said-no")
+        if turn.slug == "fills" and not self.full:
+            self.full = True
+            raise ContextCeiling(said)
+        if turn.slug == "judges" and turn.origin == "judgment":
+            raise AgentError(said)
         if turn.slug == "breaks":
             raise ValueError(said) from OSError(said)
         if turn.slug == "asks" and turn.origin == "step":
@@ -104,11 +111,13 @@ def write(host: Any, tmp_path: Path) -> None:
         "says": "",
         "raises": "",
         "breaks": "",
+        "judges": "",
+        "fills": "",
         "asks": "",
         "looks": "  inject:\n    - {argv: [look], label: look}\n",
         "fails": "  inject:\n    - {argv: [fail], label: fail}\n",
     }.items():
-        notify = "auto" if slug == "says" else "always"
+        notify = "auto" if slug in ("says", "judges") else "always"
         host.file(f"automations/{slug}.md", automation.format(notify=notify, more=more))
     host.job("hook", "webhook: hook")
     host.job("chat", "webhook: chat", "auth: slack")
@@ -143,7 +152,17 @@ async def play(
         mail={"imap": Closed()},
         base_url="http://127.0.0.1:8000",
     ) as engine:
-        for slug in ("says", "raises", "breaks", "asks", "looks", "fails", "clone"):
+        for slug in (
+            "says",
+            "raises",
+            "breaks",
+            "judges",
+            "fills",
+            "asks",
+            "looks",
+            "fails",
+            "clone",
+        ):
             await asked(engine.run(slug))
         (run, *_) = await engine.runs("says")
         await engine.reply(run.run_id, "What was it?")  # who asks hears it as it is said
@@ -231,6 +250,8 @@ def test_no_secret_stands_anywhere_afterwards(
     }
     assert "clone-failed" in answers
     assert "inject-failed" in answers
+    assert "the judgment turn failed" in answers
+    assert "context-ceiling" in places["session_rotations.jsonl"]
     assert all(
         "PATH=" in places[place] or "clone" in places[place] for place in ("children", "arguments")
     )
