@@ -4,6 +4,7 @@ What schedules do is in `test_scheduler.py`, `test_agenda.py` and `tests/core/te
 """
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -109,6 +110,31 @@ async def test_mail_that_is_to_be_tried_again_does_not_wait_for_the_year_to_come
         host.clock.jump(-YEAR)
         await host.clock.advance(2 * MINUTE)
         assert [run.state for run in await engine.runs()] == ["succeeded", "failed"]
+
+
+@pytest.mark.parametrize("jump", [-YEAR, YEAR])
+async def test_an_inbox_is_asked_on_whatever_the_clock_does(host: Any, jump: timedelta) -> None:
+    """Set in a run over mail that takes longer than the interval: it is asked as that ends."""
+    host.file(
+        "jobs/mail.md", "---\ninbox: box:a@example.com\nallowFrom: ada@example.com\n---\nRead.\n"
+    )
+    asked: list[float] = []
+
+    class Asked(Mailbox):
+        async def poll(self, address: str, after: str | None, /) -> MailBatch:
+            asked.append(host.clock.monotonic())
+            return await super().poll(address, after)
+
+    async def turn(_: Turn) -> str:
+        await host.clock.sleep(150 * SECOND)
+        host.clock.jump(jump)
+        return "done"
+
+    agent, settings = ScriptedAgent(default=turn), {"inbox_poll": MINUTE}
+    async with host.engine(agent=agent, mail={"box": Asked()}, settings=settings) as engine:
+        await host.clock.advance(6 * MINUTE)
+        assert [run.state for run in await engine.runs()] == ["succeeded"]
+    assert [round(later - before) for before, later in pairwise(asked)][:4] == [60, 150, 60, 60]
 
 
 @pytest.mark.parametrize("restart", [False, True])

@@ -145,6 +145,34 @@ async def test_a_rotation_clears_the_pin_and_leaves_a_line(folder: Path) -> None
     ]
 
 
+async def test_what_was_written_is_on_the_disk_when_a_call_returns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file before the folder that holds its name."""
+    pins = SessionPins(folder)
+    await pins.set("mail", PIN)
+    log, synced = folder / "session_rotations.jsonl", []
+    sync = os.fsync
+
+    def fsync(handle: int) -> None:
+        files = {"folder": folder, "log": log, "pins": folder / ".session_pins.json.tmp"}
+        synced.extend(
+            name
+            for name, file in files.items()
+            if file.exists() and os.path.samestat(os.fstat(handle), file.stat())
+        )
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    await pins.set("mail", PIN)
+    assert synced == ["pins", "folder"]
+    for number, wanted in enumerate((["log", "folder"], ["log"])):
+        synced.clear()
+        await pins.rotate("mail", reason="fresh", now=NOW, id=f"r-{number}")
+        # Before the second, the line of the first is made sure of once more.
+        assert synced == ["log"] * number + ["pins", "folder", *wanted]
+
+
 async def test_a_rotation_of_nothing_leaves_a_line_too(folder: Path) -> None:
     assert await SessionPins(folder).rotate("mail", reason="context-ceiling", now=NOW) is None
     assert [(line["slug"], line["session_id"]) for line in log(folder)] == [("mail", None)]

@@ -14,6 +14,7 @@ from anyio import to_thread
 from structlog.testing import capture_logs
 
 from drumbeat import EventsExpired, NotFound, Problem, Receipt, StoreError, Turn
+from drumbeat.runtime import retention
 from drumbeat.runtime.retention import Retention
 from drumbeat.runtime.store import SqliteStore
 from drumbeat.testing import ManualClock, ScriptedAgent, drive
@@ -146,8 +147,6 @@ async def test_what_nobody_knows_goes_by_its_name(host: Any) -> None:
 async def test_a_folder_that_cannot_be_removed_is_said_once_and_stops_nothing(
     host: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from drumbeat.runtime import retention
-
     def refuse(folder: Path) -> None:
         raise PermissionError(13, "Permission denied", str(folder))
 
@@ -286,7 +285,8 @@ async def test_a_clock_that_was_wrong_for_a_while_keeps_nothing_alive(tmp_path: 
             event("past", now - 9000 * DAY),
         ]
     )
-    await store.purge(now=now, keep_events=DAY, keep_runs=DAY)
+    purged = await store.purge(now=now, keep_events=DAY, keep_runs=DAY)
+    assert purged.events == 2
     kept = await store.events(after=2, limit=9, wait=timedelta())
     assert [one.kind for one in kept] == ["young", "past"]
     await store.close()
@@ -345,6 +345,20 @@ async def test_a_clock_that_leaps_again_and_again_erases_nothing(host: Any) -> N
             await drive(engine, until=host.clock.now() + 2 * HOUR)
         assert len(await engine.runs()) == 1
     host.clock = ManualClock(right)
+    async with host.engine(settings=SHORT) as engine:
+        await drive(engine, until=host.clock.now() + HOUR)
+        assert len(await engine.runs()) == 1
+
+
+async def test_a_clock_of_which_nothing_is_known_erases_nothing_at_once(host: Any) -> None:
+    """As over the state of a release that kept no word of it."""
+    host.write()
+    async with host.engine(settings=SHORT) as engine:
+        await engine.run("check")
+    with closing(sqlite3.connect(host.data / "drumbeat.db")) as db:
+        assert db.execute("DELETE FROM marks WHERE key = ?", (retention._KEY,)).rowcount == 1
+        db.commit()
+    host.clock = ManualClock(datetime(2040, 1, 1, tzinfo=UTC))
     async with host.engine(settings=SHORT) as engine:
         await drive(engine, until=host.clock.now() + HOUR)
         assert len(await engine.runs()) == 1

@@ -233,10 +233,10 @@ async def test_only_a_holder_upgrades(tmp_path: Path) -> None:
 # ---- what cannot be used
 
 
-async def refusal(path: Path) -> StoreError:
+async def refusal(path: Path, *, holder: str | None = "test") -> StoreError:
     store = SqliteStore(path, busy_timeout=timedelta(milliseconds=5))
     with pytest.raises(StoreError) as caught:
-        await store.open(holder="test", lease=LEASE)
+        await store.open(holder=holder, lease=LEASE)
     assert caught.value.problem.path == path
     assert path.name in caught.value.problem.message
     assert caught.value.problem.remedy
@@ -282,10 +282,11 @@ async def test_a_schema_of_a_later_release_is_refused_and_left_as_it_was(tmp_pat
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     before = path.read_bytes()
-    error = await refusal(path)
-    assert error.problem.code == "store-newer"
-    assert f"schema {SCHEMA_VERSION + 1}" in error.problem.message
-    assert path.read_bytes() == before
+    for holder in ("test", None):
+        error = await refusal(path, holder=holder)
+        assert error.problem.code == "store-newer"
+        assert f"schema {SCHEMA_VERSION + 1}" in error.problem.message
+        assert path.read_bytes() == before
 
 
 @pytest.mark.anyio
@@ -483,6 +484,27 @@ async def test_an_upgrade_backs_up_first_and_keeps_what_there_is(tmp_path: Path)
     assert (await refusal(path)).problem.code == "store-newer"
     backup.rename(path)
     await filled(path)
+
+
+@pytest.mark.anyio
+async def test_an_upgrade_begins_when_its_backup_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file and its name, so that a cut of the power leaves one or the other."""
+    path, synced = tmp_path / "drumbeat.db", []
+    await filled(path)
+    backup = tmp_path / f"drumbeat.db.v{SCHEMA_VERSION}.backup"
+    sync = os.fsync
+
+    def fsync(handle: int) -> None:
+        of_folder = os.path.samestat(os.fstat(handle), tmp_path.stat())
+        synced.append(("folder" if of_folder else "file", backup.exists(), schema_of(path)[0]))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    prepare(path, busy=BUSY, steps=[*STEPS, add_column])
+    assert synced == [("file", False, SCHEMA_VERSION), ("folder", True, SCHEMA_VERSION)]
+    assert schema_of(path)[0] == SCHEMA_VERSION + 1
 
 
 @pytest.mark.anyio
