@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -55,6 +55,8 @@ async def live(folder: Path) -> None:
     told, did = Ledger(folder / "told"), Ledger(folder / "did")
     worker = Worker(did)
 
+    clock = ManualClock(NOW)
+
     def engine() -> Engine:
         return Engine(
             folder / "workspace",
@@ -62,7 +64,7 @@ async def live(folder: Path) -> None:
             deliverer=Door(Steps("", 0), did),
             timezone="UTC",
             secrets=SECRETS,
-            clock=ManualClock(NOW),
+            clock=clock,
             env={},
         )
 
@@ -73,6 +75,7 @@ async def live(folder: Path) -> None:
             told.add(what="asked", fire=fire.id, slot="ticket")
             await first.settled()
     worker.end = None
+    clock.jump(timedelta(minutes=1))  # of one instant, the ids of runs have no order
     did.add(what="born", life=1)
     async with engine() as second:
         answer = await second.webhook(
@@ -87,7 +90,7 @@ async def live(folder: Path) -> None:
         assert answer.fire is not None
         told.add(what="event", delivery="d-1", fire=answer.fire.id, status=answer.status)
         await second.settled()
-        did.add(what="over", at=NOW.isoformat())
+        did.add(what="over", at=clock.now().isoformat())
 
 
 @pytest.fixture(scope="module")
