@@ -304,6 +304,55 @@ def test_an_event_that_the_filter_leaves_out_is_ignored_and_says_why() -> None:
     assert "action==opened && number!=7" in answer.reason
 
 
+GITHUB_REPOSITORY: dict[str, Any] = {"id": 7, "full_name": "acme/shop", "private": True}
+GITHUB_EVENTS: dict[str, dict[str, Any]] = {
+    "ping": {
+        "zen": "Keep it logically awesome.",
+        "hook_id": 109,
+        "hook": {"type": "Repository", "id": 109, "active": True, "events": ["pull_request"]},
+        "repository": GITHUB_REPOSITORY,
+        "sender": {"login": "ann", "type": "User"},
+    },
+    "pull_request": {
+        "action": "opened",
+        "number": 12,
+        "pull_request": {"number": 12, "state": "open", "draft": False, "title": "Mend the till"},
+        "repository": GITHUB_REPOSITORY,
+        "sender": {"login": "ann", "type": "User"},
+    },
+    "issues": {
+        "action": "opened",
+        "issue": {"number": 13, "state": "open", "title": "The till is stuck"},
+        "repository": GITHUB_REPOSITORY,
+        "sender": {"login": "ann", "type": "User"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "filter, passing",
+    [
+        ("action==opened && pull_request.state==open", ["pull_request"]),
+        ("action==opened", ["pull_request", "issues"]),
+        (None, ["ping", "pull_request", "issues"]),
+    ],
+)
+def test_a_filter_knows_the_kind_of_an_event_of_github_by_its_fields_alone(
+    filter: str | None, passing: list[str]
+) -> None:
+    """The header that says it is no part of the body; a ping has no action."""
+    accepted = []
+    for kind, event in GITHUB_EVENTS.items():
+        body = sent(event)
+        signature = hmac.new(SECRET.encode(), body, sha256).hexdigest()
+        headers = {"X-GitHub-Event": kind, "X-Hub-Signature-256": f"sha256={signature}"}
+        answer = check(headers, body, auth="github", filter=filter)
+        assert isinstance(answer, Accepted | Ignored)
+        if isinstance(answer, Accepted):
+            accepted.append(kind)
+    assert accepted == passing
+
+
 @pytest.mark.parametrize("body", [b"", b"a=1", b"\xff", b"[" * 100_000])
 def test_a_filter_needs_json(body: bytes) -> None:
     answer = check(BEARER, body, filter="a!=b")
