@@ -587,9 +587,12 @@ def test_what_the_system_lets_nobody_read_is_named_by_its_area(here: Path) -> No
 
 
 def test_a_doctor_reads_the_workspace_once(workspace: Path, looks: list[object]) -> None:
-    """So what it says of the doors is of the files that it checked; a client looks for itself."""
+    """So what it says of the doors is of the files that it checked; a client looks for itself.
+
+    Twice: for how things stand, and for what came due while no engine was there.
+    """
     assert call("doctor").exit_code == 0
-    assert len(looks) == 2
+    assert len(looks) == 3
 
 
 def test_a_doctor_names_messages_that_nobody_delivers(workspace: Path) -> None:
@@ -604,6 +607,60 @@ def test_a_doctor_names_messages_that_nobody_delivers(workspace: Path) -> None:
     result = call("doctor")
     assert "[delivery-waiting]" in result.output
     assert "1 message to deliver, and no engine [engine-missing]" in result.output
+
+
+@pytest.mark.parametrize(
+    "expression, remark",
+    [("every 60 minutes", "missed"), ("daily at 07:00", "overdue"), ("30 * * * *", "overdue, +")],
+)
+def test_what_came_due_without_an_engine_is_named_by_all_that_look(
+    workspace: Path, expression: str, remark: str
+) -> None:
+    """There is no fire of it yet: an engine that is gone cannot have made one."""
+    scheduled = GREETING.replace("type: manual", f"type: schedule, expression: {expression}")
+    (workspace / "automations" / "greeting.md").write_text(scheduled, encoding="utf-8")
+    clock = ManualClock(SystemClock().now() - timedelta(days=2))
+    left = clock.now()
+    lived(workspace, clock=clock)
+    doctor = call("doctor")
+    assert doctor.exit_code == 1
+    said = " ".join(doctor.output.split())
+    assert "1 fire due for more than an hour, and no engine: the first since" in said
+    assert "of greeting [engine-missing]" in said
+    assert "which no engine has taken up yet" in " ".join(call("why", "greeting").output.split())
+    assert f"stopped; last seen at {left:%a %Y-%m-%d %H:%M}" in call("status").output
+    (first, *_) = [row for row in call("upcoming").output.splitlines() if " greeting " in row]
+    assert remark in first
+
+    async def pause() -> None:
+        async with Client(workspace) as client:
+            await client.pause("greeting", "a holiday")
+
+    anyio.run(pause)
+    assert "fire due for more than an hour" not in " ".join(call("doctor").output.split())
+
+
+def test_a_doctor_names_a_zone_that_is_not_that_of_the_engine_before(workspace: Path) -> None:
+    for zone in ("Europe/Berlin", "Asia/Tokyo", "Europe/Berlin"):
+
+        async def live(zone: str = zone) -> None:
+            async with Engine(workspace, agent=ScriptedAgent(), timezone=zone):
+                pass
+
+        anyio.run(live)
+        result = call("doctor")
+        assert result.exit_code == 0
+        said = " ".join(result.output.split())
+        assert ("[zone-changed]" in said) == (zone == "Asia/Tokyo")
+        if zone == "Asia/Tokyo":
+            assert "automations keep to the wall clock of Asia/Tokyo (timezone) since" in said
+            assert "drumbeat serve --timezone Europe/Berlin" in said
+
+
+def test_status_names_the_messages_that_wait(workspace: Path) -> None:
+    lived(workspace)
+    (row,) = [line for line in call("status").output.splitlines() if "attempts: 0" in line]
+    assert row.split()[:3] == ["greeting", "to", "deliver"]
 
 
 def test_status_and_doctor_name_a_folder_that_is_away(workspace: Path) -> None:

@@ -311,6 +311,14 @@ def test_a_moment_that_no_engine_has_taken_up() -> None:
     )
 
 
+def test_a_moment_that_was_not_taken_up_before_its_file_was_removed() -> None:
+    note = removed_note("automations/brief.md", AT + MINUTE, UTC)
+    assert told(Around(owed=AT, removed=True), note=note) == (
+        "brief was due at 2026-03-02T07:00:00Z, and no engine took that up; its file "
+        "automations/brief.md is gone and has counted as removed since 2026-03-02T07:01:00Z."
+    )
+
+
 def test_a_time_without_an_engine() -> None:
     """It is told of moments that a schedule makes, and of no fire that somebody put in."""
     gap = Around(absent=(AT - HOUR, AT + HOUR))

@@ -148,6 +148,20 @@ async def test_returning_means_delivered_whatever_comes_back(host: Any, answer: 
     ]
 
 
+async def test_a_deliverer_that_writes_on_its_intent_ends_nothing(host: Any) -> None:
+    class Writes:
+        async def deliver(self, intent: DeliveryIntent, /) -> None:
+            for name in ("id", "run_id", "slug"):
+                object.__setattr__(intent, name, "mine")
+
+    host.write()
+    async with host.engine(deliverer=Writes()) as engine:
+        run = await engine.run("check")
+        await engine.settled()
+        assert (await engine.find_run(run.run_id)).delivery == "delivered"
+        assert (await engine.status()).state == "running"
+
+
 class OwnReceipt(Receipt):
     """A host's own, made in another way."""
 

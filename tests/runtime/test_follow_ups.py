@@ -111,6 +111,8 @@ async def test_it_is_eligible_once_its_parent_has_settled(host: Any, fails: bool
     "prompt, delay, code, words",
     [
         (" \n", MINUTE, "follow-up-prompt-invalid", "blank"),
+        (None, MINUTE, "follow-up-prompt-invalid", "is NoneType, and no text"),
+        (b"Again.", MINUTE, "follow-up-prompt-invalid", "is bytes, and no text"),
         ("a\0b", MINUTE, "follow-up-prompt-invalid", "null character"),
         ("\ud800", MINUTE, "follow-up-prompt-invalid", "surrogate"),
         ("a" * 65_537, MINUTE, "follow-up-prompt-invalid", "65536 is the limit"),
@@ -129,7 +131,7 @@ async def test_it_is_eligible_once_its_parent_has_settled(host: Any, fails: bool
     ],
 )
 async def test_a_refusal_reaches_the_agent_and_the_record(
-    host: Any, prompt: str, delay: timedelta, code: str, words: str
+    host: Any, prompt: Any, delay: timedelta, code: str, words: str
 ) -> None:
     refused: list[FollowUpRefused] = []
 

@@ -55,6 +55,38 @@ async def test_a_file_that_counts_as_removed_is_named_with_what_ended_for_it(hos
     assert (line["log_level"], line["path"], line["skipped"]) == ("warning", path, 2)
 
 
+async def test_a_time_of_day_behind_a_removal_is_told_by_the_removal(host: Any) -> None:
+    """It is no moment that an engine has to take up yet, unless it came before."""
+    host.write("stays")
+    host.write("goes", trigger={"type": "schedule", "expression": "daily at 14:00"})
+    noon = host.clock.now()
+    async with host.engine() as engine:
+        await host.clock.advance(timedelta(hours=3))
+        (host.workspace / "automations" / "goes.md").unlink()
+        await host.look(3)
+        await host.clock.advance(2 * DAY)
+        after = await engine.why("goes", at=noon + timedelta(hours=26))
+    assert "goes was not due at 2026-03-03T14:00:00Z; before that, goes (schedule)" in after
+    assert "its file automations/goes.md is gone and has counted as removed since" in after
+    assert "taken that up" not in after
+
+
+async def test_a_moment_that_was_owed_as_its_file_went_is_told_with_that(host: Any) -> None:
+    host.write("stays")
+    host.write("goes", trigger={"type": "schedule", "expression": "daily at 14:00"})
+    noon = host.clock.now()
+    async with host.engine():
+        pass
+    (host.workspace / "automations" / "goes.md").unlink()
+    await host.clock.advance(timedelta(hours=3))
+    async with host.engine() as engine:
+        await host.look(3)
+        told = await engine.why("goes", at=noon + timedelta(hours=2))
+    assert "goes was due at 2026-03-02T14:00:00Z, and no engine took that up; its file" in told
+    assert "counted as removed since 2026-03-02T15:00:" in told
+    assert "no engine was there from 2026-03-02T12:00:00Z to 2026-03-02T15:00:00Z" in told
+
+
 async def test_a_removal_that_the_store_did_not_take_is_said_later(host: Any) -> None:
     """With what ended for it by then, and once."""
     host.write("stays")

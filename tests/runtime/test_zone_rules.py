@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from drumbeat import DrumbeatError
 from drumbeat.testing import ManualClock
@@ -130,6 +131,42 @@ async def test_another_place_in_the_variable_counts_from_the_next_start(
             await host.clock.advance(DAY + (hour + 0.5) * HOUR - host.clock.now())
             slots = sorted(fire.due for fire in await engine.fires())
             assert [(slot - DAY) / HOUR for slot in slots] == hours
+
+
+async def changes(engine: Any) -> list[tuple[str, str, str]]:
+    return [
+        (event.data["files"], event.data["before"], event.data["zone"])
+        async for event in engine.events(follow=False)
+        if event.kind == "zone_changed"
+    ]
+
+
+async def test_an_engine_of_another_zone_than_the_one_before_says_so(host: Any) -> None:
+    """Else every time of day would be another one, and nothing would look wrong."""
+    host.write(trigger={"type": "schedule", "expression": "daily at 14:00"})
+    berlin = "Europe/Berlin"
+    with capture_logs() as logs:
+        for zone in (berlin, berlin, "Asia/Tokyo"):
+            async with host.engine(timezone=zone) as engine:
+                found = await changes(engine)
+    assert found == [("automations", berlin, "Asia/Tokyo"), ("jobs", berlin, "Asia/Tokyo")]
+    told = [line for line in logs if line["event"] == "zone_changed"]
+    assert [(line["log_level"], line["files"], line["source"]) for line in told] == [
+        ("warning", "automations", "timezone"),
+        ("warning", "jobs", "timezone"),
+    ]
+    async with host.engine(timezone=berlin) as engine:
+        assert (await changes(engine))[2:] == [
+            ("automations", "Asia/Tokyo", berlin),
+            ("jobs", "Asia/Tokyo", berlin),
+        ]
+
+
+async def test_names_of_one_zone_are_no_change(host: Any) -> None:
+    host.write()
+    for zone in ("UTC", "Etc/UTC"):
+        async with host.engine(timezone=zone) as engine:
+            assert await changes(engine) == []
 
 
 async def test_the_variable_that_names_the_zone_moves_nothing_while_an_engine_runs(

@@ -20,7 +20,7 @@ from drumbeat import (
     Workspace,
 )
 from drumbeat.cli.checking import check_workspace
-from drumbeat.cli.examined import Examined, alone, counted
+from drumbeat.cli.examined import LATELY, Examined, alone, counted
 from drumbeat.cli.examined_records import examine_records
 from drumbeat.core.git_access import TOKEN, git_token, may_have_token
 from drumbeat.core.model import Kind
@@ -28,7 +28,7 @@ from drumbeat.core.signatures import parse_auth
 from drumbeat.runtime.clone import no_git
 from drumbeat.runtime.config_files import ConfigFiles
 from drumbeat.runtime.lock import EngineLock
-from drumbeat.runtime.rules import read_rules
+from drumbeat.runtime.rules import Rules, read_rules
 from drumbeat.runtime.search_path import find_executable, search_path
 from drumbeat.runtime.skills import Layers
 from drumbeat.runtime.state import State, open_to_others
@@ -77,7 +77,7 @@ async def examine(
     ]:
         areas.append(_webhooks(doors, env))
     areas += [
-        await alone("zones", lambda: _zones(folder, env)),
+        await alone("zones", lambda: _zones(folder, env, now)),
         await alone("data folder", lambda: to_thread.run_sync(_data_folder, folder)),
         database := await alone("database", lambda: _database(folder)),
     ]
@@ -162,14 +162,18 @@ def _webhooks(doors: Sequence[tuple[str, WebhookTrigger]], env: Env) -> Examined
     return Examined(name="webhooks", found=counted(len(doors), "route"), problems=problems)
 
 
-async def _zones(folder: Path, env: Env) -> Examined:
+async def _zones(folder: Path, env: Env, now: datetime) -> Examined:
     """The zones by this environment, and those of the engine that last held the folder."""
     try:
         here = zones_for(None, env)
     except DrumbeatError as error:
         return Examined(name="zones", found="no zone", problems=(error.problem,))
     named = {kind: (zone.name, zone.source) for kind, zone in here.items()}
-    ruling = await _ruling_zones(folder) or named
+    rules = await _rules(folder)
+    ruling, problems = named, list[Problem]()
+    if rules is not None:
+        ruling = {kind: (name, source) for kind, (_, name, source) in rules.zones.items()}
+        problems += _moved(rules, now)
     found = _zones_told(named)
     if [name for name, _ in ruling.values()] != [name for name, _ in named.values()]:
         found = (
@@ -177,24 +181,36 @@ async def _zones(folder: Path, env: Env) -> Examined:
             f"by the environment of this command {found}"
         )
     problem = system_zone_problem()
-    if problem is None or ruling["automation"][1] == GIVEN:
-        return Examined(name="zones", found=found)
-    return Examined(name="zones", found=found, problems=(problem,))
+    if problem is not None and ruling["automation"][1] != GIVEN:
+        problems.append(problem)
+    return Examined(name="zones", found=found, problems=tuple(problems))
 
 
-async def _ruling_zones(folder: Path) -> Mapping[Kind, tuple[str, str]] | None:
-    """The zones that the records tell of, None where they cannot be read."""
+async def _rules(folder: Path) -> Rules | None:
+    """What the records tell of the engine that last held the folder, None if they cannot be."""
     threads = Threads()
     state = State(
         folder, store=None, clock=SystemClock(), lease=_LEASE, redact=str, threads=threads
     )
     try:
-        rules = await read_rules(await state.readable(), threads=threads)
+        return await read_rules(await state.readable(), threads=threads)
     except DrumbeatError:
         return None  # said under `database` or `records`
     finally:
         await state.close()
-    return {kind: (name, source) for kind, (_, name, source) in rules.zones.items()}
+
+
+def _moved(rules: Rules, now: datetime) -> Iterator[Problem]:
+    for kind, (before, at) in rules.moved.items():
+        if now - at < LATELY:
+            _, name, source = rules.zones[kind]
+            yield Finding(
+                code="zone-changed",
+                message=f"{kind}s keep to the wall clock of {name} ({source}) since "
+                f"{at.isoformat(timespec='seconds')}, and kept to that of {before} before",
+                remedy=f"if that is not meant, start the engine with {before}: "
+                f"Engine(timezone={before!r}), or drumbeat serve --timezone {before}",
+            )
 
 
 def _zones_told(zones: Mapping[Kind, tuple[str, str]]) -> str:

@@ -1,12 +1,16 @@
 """What `drumbeat doctor` found in one area."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import attrs
 
 from drumbeat import DrumbeatError, Finding, Problem
 
-__all__ = ["Examined", "alone", "counted"]
+__all__ = ["LATELY", "Examined", "alone", "counted"]
+
+LATELY = timedelta(days=7)
+"""For so long something that happened once is worth a look."""
 
 
 @attrs.frozen(kw_only=True)

@@ -13,12 +13,14 @@ from anyio import to_thread
 from drumbeat import (
     Client,
     DrumbeatError,
+    Due,
     Env,
     Finding,
     Problem,
     Status,
+    WorkspaceError,
 )
-from drumbeat.cli.examined import Examined, alone, counted
+from drumbeat.cli.examined import LATELY, Examined, alone, counted
 from drumbeat.cli.listed import slugs_seen
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.sign_of_life import read_sign
@@ -28,8 +30,9 @@ __all__ = ["examine_records"]
 _HOLDER = re.compile(r"process ([0-9]+) on (.+) since ")
 _SKEW = timedelta(minutes=5)
 _LATE = timedelta(hours=1)
-_LATELY = timedelta(days=7)
 _SILENT = timedelta(minutes=5)
+_NAMED = 3
+"""So many automations are named where there may be thousands."""
 
 
 async def examine_records(
@@ -40,7 +43,7 @@ async def examine_records(
         async with Client(workspace, data_dir=folder) as client:
             status = await client.status()
             stopped = status.state == "stopped"
-            yield await alone("engine", lambda: _engine(status, folder, now))
+            yield await alone("engine", lambda: _engine(client, status, now))
             yield await alone("sessions", lambda: _sessions(client, status))
             yield await alone("memory", lambda: to_thread.run_sync(_memory, status, folder, env))
             yield await alone("deliveries", lambda: _deliveries(client, now, stopped=stopped))
@@ -50,17 +53,23 @@ async def examine_records(
         yield Examined(name="records", found="cannot be read", problems=(error.problem,))
 
 
-async def _engine(status: Status, folder: Path, now: datetime) -> Examined:
+async def _engine(client: Client, status: Status, now: datetime) -> Examined:
+    folder = client.data_dir
     holder = await EngineLock(folder).holder()
     problems: list[Problem] = []
     late = [fire for fire in status.waiting if now - fire.due > _LATE]
     if holder is None:
-        if late:
+        late_slots = await _late_slots(client, status, now)
+        if late or late_slots:
+            count = counted(len(late) + len(late_slots), "fire")
+            since = min([*(fire.due for fire in late), *(due.slot for due in late_slots)])
+            slugs = {fire.slug for fire in late} | {due.slug for due in late_slots}
             problems.append(
-                Finding(
+                Problem(
                     code="engine-missing",
-                    message=f"{counted(len(late), 'fire')} due for more than an hour, and no "
-                    "engine",
+                    message=f"{count} due for more than an hour, and no engine: the first since "
+                    f"{since.isoformat(timespec='seconds')}, of {', '.join(sorted(slugs)[:_NAMED])}"
+                    f"{' and others' if len(slugs) > _NAMED else ''}",
                     remedy="start one: drumbeat serve, or the host that embeds it",
                 )
             )
@@ -95,6 +104,15 @@ async def _engine(status: Status, folder: Path, now: datetime) -> Examined:
         for fire in late
     ]
     return Examined(name="engine", found=holder, problems=tuple(problems))
+
+
+async def _late_slots(client: Client, status: Status, now: datetime) -> list[Due]:
+    """What schedules made due an hour ago or earlier, for which there is no fire yet."""
+    try:
+        due = await client.upcoming(until=now - _LATE)
+    except WorkspaceError:
+        return []  # said under `workspace`
+    return [each for each in due if each.slug not in status.paused]
 
 
 def _said_by(holder: str, folder: Path, now: datetime) -> list[Problem]:
@@ -181,7 +199,7 @@ async def _deliveries(client: Client, now: datetime, *, stopped: bool) -> Examin
     problems: list[Problem] = [
         Finding(
             code="delivery-waiting",
-            message=f"{intent.id} has waited since "
+            message=f"{intent.id} of {intent.slug} has waited since "
             f"{intent.created_at.isoformat(timespec='seconds')}, attempts: {intent.attempt}",
             remedy="look at the deliverer, or acknowledge it if it arrived",
         )
@@ -190,7 +208,7 @@ async def _deliveries(client: Client, now: datetime, *, stopped: bool) -> Examin
     ]
     if problems and stopped:
         problems.append(
-            Finding(
+            Problem(
                 code="engine-missing",
                 message=f"{counted(len(pending), 'message')} to deliver, and no engine",
                 remedy="start one that has a deliverer, or pull them with a client",
@@ -203,7 +221,7 @@ async def _deliveries(client: Client, now: datetime, *, stopped: bool) -> Examin
             remedy="read it in its run's folder; events say why it could not be delivered",
         )
         for intent in abandoned
-        if now - intent.created_at < _LATELY
+        if now - intent.created_at < LATELY
     ]
     found = f"{len(pending)} pending, {len(abandoned)} abandoned"
     return Examined(name="deliveries", found=found, problems=tuple(problems))

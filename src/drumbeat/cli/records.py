@@ -70,7 +70,7 @@ async def _upcoming(
             (
                 local(moment.slot, zones[kind_of(status.workspace, moment.slug)].tzinfo),
                 moment.slug,
-                _remark(moment, paused=moment.slug in paused),
+                _remark(moment, paused=moment.slug in paused, now=now),
             )
             for moment in due[:limit]
         ),
@@ -79,10 +79,13 @@ async def _upcoming(
         output.line(f"… and {len(due) - limit} more; see --limit.")
 
 
-def _remark(due: Due, *, paused: bool) -> str:
+def _remark(due: Due, *, paused: bool, now: datetime) -> str:
     if paused:
         return "paused"
-    return "missed" if due.missed else f"+{due.folded} folded" if due.folded else ""
+    if due.missed:
+        return "missed"
+    said = ["overdue"] if due.slot < now else []
+    return ", ".join([*said, f"+{due.folded} folded"] if due.folded else said)
 
 
 def _never_due(
@@ -216,7 +219,7 @@ def _instant(text: str) -> datetime:
     try:
         return read_instant(text)
     except ValueError as error:
-        msg = f"{visible(text)!r} is no instant such as 2026-03-02T07:00+01:00"
+        msg = f"{visible(text)!r} is no instant such as 2026-03-02T07:00 or 2026-03-02T07:00+01:00"
         raise click.BadParameter(msg) from error
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import click
+from anyio import to_thread
 
 from drumbeat import Client, Event, Fire, InboxState, Status, WebhookState
 from drumbeat.cli.group import OnRecords, data_dir_option, workspace_option
@@ -19,9 +20,12 @@ from drumbeat.core.left_out import told_left_out
 from drumbeat.core.redaction import Redactor
 from drumbeat.runtime.lock import EngineLock
 from drumbeat.runtime.search_path import door_secrets
+from drumbeat.runtime.sign_of_life import SignOfLife, read_sign
 
 __all__ = ["events", "sessions", "status"]
 
+_MESSAGES = 20
+"""So many messages are named, the oldest ones; how many there are is said above them."""
 _LONGEST = 80
 """Characters that are shown of a prompt."""
 
@@ -40,6 +44,7 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
         now, found = client.clock.now(), await client.status()
         pending = await client.intents("pending", payloads=False)
         holder = await EngineLock(client.data_dir).holder()
+        sign = await to_thread.run_sync(read_sign, client.data_dir)
     zones = zones_of(found)
     never = [
         automation.slug
@@ -48,7 +53,7 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
     ]
     output.facts(
         [
-            ("engine", found.state if holder is None else f"{found.state}: {holder}"),
+            ("engine", _engine(found, holder, sign, zones)),
             ("workspace", str(found.workspace.path)),
             ("automations", _counts(found, never)),
             *((f"{kind} zone", f"{name} ({why})") for kind, (name, why) in found.zones.items()),
@@ -80,6 +85,15 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
             (slug, "never due", "", "its schedule cannot be read, or has no moment")
             for slug in never
         ),
+        *(
+            (
+                intent.slug,
+                "to deliver",
+                _local(intent.created_at, found, intent.slug),
+                f"{intent.id}, attempts: {intent.attempt}",
+            )
+            for intent in pending[:_MESSAGES]
+        ),
         *((slug, "paused", "", reason) for slug, reason in sorted(found.paused.items())),
         *((inbox.slug, "inbox", "", _inbox(inbox)) for inbox in found.inboxes),
         *(
@@ -90,6 +104,14 @@ async def _status(output: Output, workspace: Path, data_dir: Path | None) -> Non
     if rows:
         output.line()
         output.table(("automation", "", "since or due", "what"), rows)
+
+
+def _engine(found: Status, holder: str | None, sign: SignOfLife | None, zones: Zones) -> str:
+    if holder is not None:
+        return f"{found.state}: {holder}"
+    if sign is None:
+        return found.state
+    return f"{found.state}; last seen at {local(sign.at, zones['automation'].tzinfo)}"
 
 
 def _local(instant: datetime, found: Status, slug: str) -> str:

@@ -85,12 +85,14 @@ _NOTHING_MORE = Known()
 class Around:
     """What is known of the time around a moment.
 
-    `owed`: the moment itself, when a schedule made it due and no engine has taken it up.
+    `owed`: the moment itself, when a schedule made it due and no engine has taken it up. `removed`:
+    whether the file counts as removed, so that none will.
     `absent`: from when until when no engine was there, without an end when that lasts.
     `forgotten`: the instant before which records are gone.
     """
 
     owed: datetime | None = None
+    removed: bool = False
     absent: tuple[datetime, datetime | None] | None = None
     forgotten: datetime | None = None
 
@@ -169,10 +171,9 @@ def explain(
             f" at {_time(at, zone)}, that was one of them{absent}"
         )
     if around.owed is not None:
-        return _sentence(
-            f"{slug} was due at {_time(around.owed, zone)}, and no engine has taken that up yet"
-            f"{absent}"
-        )
+        said = f"{slug} was due at {_time(around.owed, zone)}, and no engine "
+        said += f"took that up; {note}" if around.removed else "has taken that up yet"
+        return _sentence(said + absent)
     if at > now and upcoming is not None and abs(upcoming - at) < NEAR:
         return _sentence(f"{slug} will be due at {_time(upcoming, zone)}")
     if around.forgotten is not None and at < around.forgotten:

@@ -84,8 +84,8 @@ class Account:
             kind = "job"
         zone = rules.zones[kind][0]
         note = _note(seen, slug, paused.get(slug), comes=upcoming is not None)
-        if self.removal is not None and not seen.stands(slug):
-            note = removed_note(self.removal.path, self.removal.at, zone)
+        if self._removed is not None:
+            note = removed_note(self._removed.path, self._removed.at, zone)
         return explain(
             slug,
             at,
@@ -105,21 +105,30 @@ class Account:
             ],
         )
 
+    @property
+    def _removed(self) -> Removal | None:
+        """Since when its file counts as removed, unless it stands."""
+        return None if self.seen.stands(self.slug) else self.removal
+
     async def _around(self, store: Store, now: datetime) -> Around:
         """What is known of the time around `at`."""
         at = self.at
         held = await self._held()
+        owed = await unseen_moment(
+            store,
+            self.slug,
+            at,
+            zones=self.rules.zones,
+            within=NEAR,
+            now=now,
+            clock=self.clock,
+            threads=self.threads,
+        )
+        if owed is not None and self._removed is not None and owed >= self._removed.at:
+            owed = None  # the schedule went with its file
         return Around(
-            owed=await unseen_moment(
-                store,
-                self.slug,
-                at,
-                zones=self.rules.zones,
-                within=NEAR,
-                now=now,
-                clock=self.clock,
-                threads=self.threads,
-            ),
+            owed=owed,
+            removed=self._removed is not None,
             absent=await absence(
                 store, self.data_dir, at, held=held, now=now, threads=self.threads
             ),

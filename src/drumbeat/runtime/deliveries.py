@@ -184,7 +184,8 @@ class Deliveries:
         services = self.services
 
         async def call() -> object:
-            return await self.deliverer.deliver(intent)
+            # A copy, since what a host does to it must not decide which call is over.
+            return await self.deliverer.deliver(attrs.evolve(intent))
 
         async def report() -> None:
             await self._report_stuck(intent)

@@ -218,7 +218,9 @@ def token_elsewhere() -> EngineBusy:
     )
 
 
-def _wrong_with(prompt: str) -> str | None:
+def _wrong_with(prompt: object) -> str | None:
+    if not isinstance(prompt, str):
+        return f"the prompt is {type(prompt).__name__}, and no text"
     if not prompt.strip():
         return "the prompt is blank"
     if len(prompt) > _LONGEST_PROMPT:

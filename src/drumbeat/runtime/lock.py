@@ -69,8 +69,10 @@ class EngineLock:
                         code="engine-busy",
                         message=f"another engine holds {self._path.parent}: {self._holder()}",
                         remedy="let this one stand by (`standby=True`, or `drumbeat serve "
-                        "--standby`), or stop that one; a data folder of its own is for another "
-                        "workspace, since two engines on one run each schedule twice",
+                        "--standby`), or stop that one; for one run, leave it to the one that is "
+                        "there (`Client.fire`, or `drumbeat run SLUG --in 0`); a data folder of "
+                        "its own is for another workspace, since two engines on one run each "
+                        "schedule twice",
                     )
                 )
             self._lock = lock

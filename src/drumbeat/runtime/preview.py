@@ -95,10 +95,11 @@ async def next_moment(
     clock: Clock,
     threads: Threads,
 ) -> datetime | None:
-    """The first moment at or after `since`, and not past, at which `slug` is due; None for none.
+    """The first moment at or after `since` at which `slug` is due; None for none.
 
-    An interval has one such moment, its next; whether another follows is decided by its run. Where
-    nobody has taken it up yet, it is one that is past.
+    A moment that is past and that nobody has taken up yet is what is asked for as long as `since`
+    is not ahead. An interval has one moment, its next; whether another follows is decided by its
+    run.
 
     Args:
         workspace: as for `preview`, like all others that it has.
@@ -125,7 +126,7 @@ async def next_moment(
             slug=slug,
         )
         due = planner.due_of(slug)
-        if due is None or due >= since:
+        if due is None or due >= since or since <= now:
             return due
         declared = schedules[slug]
         if isinstance(declared.schedule, Interval):

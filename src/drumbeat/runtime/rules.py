@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,17 @@ from drumbeat.core.model import Kind
 from drumbeat.core.settings import Settings
 from drumbeat.errors import Problem
 from drumbeat.protocols import Store
+from drumbeat.runtime.log import log
 from drumbeat.runtime.marks import mark_of
 from drumbeat.runtime.schedule_marks import Zones
+from drumbeat.runtime.services import Services
 from drumbeat.runtime.threads import Threads
 from drumbeat.runtime.zones import resolve_zone, zones_for
 
 _KEY = "engine:rules"
 _KINDS: tuple[Kind, ...] = ("automation", "job")
+_ONE = frozenset({"UTC", "Etc/UTC"})
+"""Names that are one zone wherever they come from."""
 
 
 @attrs.frozen(kw_only=True)
@@ -26,13 +30,15 @@ class Rules:
     """The zones of an engine, how late a missed moment may be and still be run, its mail systems.
 
     `systems` is None when no engine said which ones it has. `workspace` is the folder that the
-    engine served, None when none said so.
+    engine served, None when none said so. `moved` has, for a kind of file whose zone was another
+    one under an earlier engine, the name of that and when it ceased to rule.
     """
 
     zones: Zones
     catch_up: timedelta
     systems: tuple[str, ...] | None = None
     workspace: Path | None = None
+    moved: Mapping[Kind, tuple[str, datetime]] = {}
 
     def elsewhere(self, workspace: Path, data_dir: Path) -> tuple[Problem, ...]:
         """Whether the data folder is one of another workspace, which still stands; blocks.
@@ -58,21 +64,51 @@ class Rules:
         )
 
 
-async def publish(store: Store, rules: Rules) -> None:
-    """Leave `rules` in the store, unless they stand there.
+async def publish(services: Services, rules: Rules) -> None:
+    """Leave `rules` in the store, unless they stand there, and say which zones they move.
+
+    A zone is the engine's own, so one that was started otherwise keeps all times of day on another
+    wall clock: that is said, since nothing else of it looks wrong.
 
     Raises:
         StoreError: the store took nothing.
     """
+    store, now = services.store, services.clock.now()
+    mark = await mark_of(store, _KEY)
+    earlier = mark.value or {}
+    moved: dict[str, list[str]] = dict(earlier.get("moved", {}))
+    changed: dict[Kind, str] = {}
+    for kind in _KINDS:
+        name = rules.zones[kind][1]
+        before, _ = earlier.get("zones", {}).get(kind, (name, ""))
+        if before == name or {before, name} <= _ONE:
+            continue
+        changed[kind] = before
+        if moved.pop(kind, [""])[0] != name:
+            moved[kind] = [before, now.isoformat()]
     value = {
         "zones": {kind: [name, source] for kind, (_, name, source) in rules.zones.items()},
         "catch_up": rules.catch_up.total_seconds(),
         "systems": None if rules.systems is None else list(rules.systems),
         "workspace": None if rules.workspace is None else str(rules.workspace),
+        "moved": moved,
     }
-    mark = await mark_of(store, _KEY)
-    if mark.value != value:
-        await store.record(marks=(attrs.evolve(mark, value=value),))
+    if mark.value == value:
+        return
+    events = [
+        services.event(
+            "zone_changed",
+            now,
+            files=f"{kind}s",
+            zone=rules.zones[kind][1],
+            source=rules.zones[kind][2],
+            before=before,
+        )
+        for kind, before in changed.items()
+    ]
+    await store.record(marks=(attrs.evolve(mark, value=value),), events=events)
+    for event in events:
+        log.warning("zone_changed", **event.data)
 
 
 async def read_rules(store: Store | None, *, threads: Threads) -> Rules:
@@ -91,6 +127,7 @@ async def read_rules(store: Store | None, *, threads: Threads) -> Rules:
 
 def _rules(value: Mapping[str, Any]) -> Rules:
     systems, workspace = value.get("systems"), value.get("workspace")
+    moved = value.get("moved", {})
     named = {kind: value["zones"][kind] for kind in _KINDS}
     return Rules(
         zones={
@@ -100,4 +137,9 @@ def _rules(value: Mapping[str, Any]) -> Rules:
         catch_up=timedelta(seconds=value["catch_up"]),
         systems=None if systems is None else tuple(systems),
         workspace=None if workspace is None else Path(workspace),
+        moved={
+            kind: (moved[kind][0], datetime.fromisoformat(moved[kind][1]))
+            for kind in _KINDS
+            if kind in moved
+        },
     )

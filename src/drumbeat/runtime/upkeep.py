@@ -86,7 +86,7 @@ class Upkeep:
             StoreError: it takes nothing; the next reload tries again.
         """
         if not self._published:
-            await publish(self.services.store, self.rules)
+            await publish(self.services, self.rules)
             self._published = True
 
     async def recall(self) -> None:
