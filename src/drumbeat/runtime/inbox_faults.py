@@ -66,15 +66,15 @@ class InboxFaults:
             StoreError: the event could not be written; the next failure tries again.
         """
         services, now = self.services, self.services.clock.now()
-        # Redacted before it is cut, or half a secret would be no secret any more.
-        reason = services.redactor.text(" ".join(reason.split()))[:_REASON_LIMIT]
+        shown = services.redactor.head
+        reason = " ".join(shown(reason, _REASON_LIMIT).split())
         log.warning("mail_poll_failed", slug=slug, **facts, code=code, reason=reason)
         services.faults[_PREFIX + slug] = Problem(
             code=code,
             message=f"the inbox {inbox} of {slug} could not be polled: {reason}",
-            remedy=services.redactor.text(remedy)[:_REASON_LIMIT],
+            remedy=shown(remedy, _REASON_LIMIT),
         )
-        value = {"inbox": inbox, "code": code, "kind": services.redactor.text(kind)[:_REASON_LIMIT]}
+        value = {"inbox": inbox, "code": code, "kind": shown(kind, _REASON_LIMIT)}
         mark = await self._mark(slug)
         if mark.value is not None and value.items() <= mark.value.items():
             return
