@@ -217,10 +217,13 @@ class Engine(Client):
         any more, and only then it is raised.
 
         Raises:
+            DrumbeatError: `turn-waits-for-itself`, a turn leaves, which would be waited for; the
+                engine goes on.
             Exception: the fault that stopped the engine, when the body ended well and nobody had it
                 from `wait()`.
         """
         self._check_inside()
+        self._check_outside_turns("been left")
         cancelled = (
             isinstance(error, anyio.get_cancelled_exc_class())
             or anyio.current_effective_deadline() == -math.inf

@@ -1014,14 +1014,18 @@ async def test_a_turn_cannot_wait_for_a_run_of_its_own_automation(host: Any) -> 
     assert others == ["succeeded", "succeeded"]
 
 
-@pytest.mark.parametrize("asked", ["settled", "wait", "drain"])
-async def test_a_turn_cannot_wait_for_what_waits_for_it(host: Any, asked: str) -> None:
+@pytest.mark.parametrize(
+    "asked, given",
+    [("settled", []), ("wait", []), ("drain", ["done with it"]), ("__aexit__", [None] * 3)],
+)
+async def test_a_turn_cannot_wait_for_what_waits_for_it(
+    host: Any, asked: str, given: list[Any]
+) -> None:
     """Nor does the engine begin to drain by it."""
     host.write()
     engines: list[Any] = []
 
     async def within(turn: Turn) -> str:
-        given = ["done with it"] if asked == "drain" else []
         await getattr(engines[0], asked)(*given)
         return "It came back."
 

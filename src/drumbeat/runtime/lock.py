@@ -30,8 +30,8 @@ class EngineLock:
     """`engine.lock` of a data folder, held from `acquire` to `release`.
 
     The lock is the operating system's, so it ends with the process however that ends. No child
-    process inherits it, forked or spawned, so none that outlives its engine keeps the folder. The
-    file says who holds it, for people and for `EngineBusy`.
+    process inherits it, spawned or forked by Python, so none of these that outlives its engine
+    keeps the folder. The file says who holds it, for people and for `EngineBusy`.
 
     Args:
         data_dir: the data folder; nothing is touched before a method is called.
