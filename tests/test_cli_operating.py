@@ -640,6 +640,27 @@ def test_what_came_due_without_an_engine_is_named_by_all_that_look(
     assert "fire due for more than an hour" not in " ".join(call("doctor").output.split())
 
 
+@pytest.mark.parametrize("minutes, late", [(5, False), (70, True)])
+def test_an_engine_is_missed_after_an_hour_and_not_in_a_deploy(
+    workspace: Path, minutes: int, late: bool
+) -> None:
+    """Of a schedule that comes each minute as well, whose newest moment is never an hour old."""
+    for slug, expression in (("often", "* * * * *"), ("at-times", "every 3 minutes")):
+        text = GREETING.replace("type: manual", f'type: schedule, expression: "{expression}"')
+        (workspace / "automations" / f"{slug}.md").write_text(text, encoding="utf-8")
+
+    async def live() -> None:
+        clock = ManualClock(SystemClock().now() - timedelta(minutes=minutes))
+        async with Engine(workspace, agent=ScriptedAgent(), timezone="UTC", clock=clock):
+            pass
+
+    anyio.run(live)
+    result = call("doctor")
+    assert result.exit_code == int(late)
+    said = " ".join(result.output.split())
+    assert ("2 fires due for more than an hour, and no engine" in said) == late
+
+
 def test_a_doctor_names_a_zone_that_is_not_that_of_the_engine_before(workspace: Path) -> None:
     for zone in ("Europe/Berlin", "Asia/Tokyo", "Europe/Berlin"):
 

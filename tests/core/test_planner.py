@@ -28,9 +28,12 @@ def planner(catch_up: timedelta = DAY) -> Planner:
     return Planner(zone=UTC, catch_up=catch_up)
 
 
-def due(slug: str, slot: datetime, *, folded: int = 0, missed: bool = False) -> Due:
-    """A `Due`, short to write."""
-    return Due(slug=slug, slot=slot, folded=folded, missed=missed)
+def due(
+    slug: str, slot: datetime, *, folded: int = 0, missed: bool = False, every: timedelta = HOUR
+) -> Due:
+    """A `Due`, short to write: the slots that are folded into it lie `every` so long before."""
+    since = slot - folded * every
+    return Due(slug=slug, slot=slot, folded=folded, missed=missed, since=since)
 
 
 def drained(plan: Planner, now: datetime) -> list[Due]:
@@ -67,9 +70,9 @@ def test_what_is_older_than_catch_up_is_missed() -> None:
     plan = planner()
     plan.set("a", DAILY_9, now=NOON, last_slot=NOON - 5 * DAY)
     plan.set("b", parse_schedule("0 9 1-5 * *"), now=NOON + 10 * DAY, first_seen=NOON - 10 * DAY)
-    assert plan.take(NOON) == due("a", NOON - 3 * HOUR, folded=4)
+    assert plan.take(NOON) == due("a", NOON - 3 * HOUR, folded=4, every=DAY)
     later = NOON + 10 * DAY
-    assert plan.take(later) == due("b", NOON + 4 * DAY - 3 * HOUR, folded=4, missed=True)
+    assert plan.take(later) == due("b", NOON + 4 * DAY - 3 * HOUR, folded=4, missed=True, every=DAY)
 
 
 def test_without_catch_up_a_slot_in_time_is_not_missed() -> None:
@@ -244,7 +247,9 @@ def test_a_schedule_that_its_zone_leaves_no_further_slot_is_not_due_again() -> N
     coming = plan.upcoming(before + 2 * DAY, before)
     slots = [(each.slug, each.slot.hour, each.slot.minute) for each in coming]
     assert slots == [("a", 1, 0), ("a", 1, 30), ("b", 6, 0), ("b", 6, 0)]
-    assert plan.take(before + 2 * HOUR) == due("a", before + HOUR + 30 * MINUTE, folded=1)
+    assert plan.take(before + 2 * HOUR) == due(
+        "a", before + HOUR + 30 * MINUTE, folded=1, every=30 * MINUTE
+    )
     assert plan.take(before + 12 * HOUR) == due("b", before + 6 * HOUR)
     assert plan.due_of("a") is None
 

@@ -26,9 +26,12 @@ EVERY_30 = parse_schedule("every 30 minutes")
 HOURLY = parse_schedule("0 * * * *")
 
 
-def due(slug: str, slot: datetime, *, folded: int = 0, missed: bool = False) -> Due:
-    """A `Due`, short to write."""
-    return Due(slug=slug, slot=slot, folded=folded, missed=missed)
+def due(
+    slug: str, slot: datetime, *, folded: int = 0, missed: bool = False, every: timedelta = HOUR
+) -> Due:
+    """A `Due`, short to write: the slots that are folded into it lie `every` so long before."""
+    since = slot - folded * every
+    return Due(slug=slug, slot=slot, folded=folded, missed=missed, since=since)
 
 
 class Rig:
@@ -128,7 +131,7 @@ async def test_marks_of_an_earlier_process_are_taken() -> None:
         r.scheduler.set("c", EVERY_30, last_finish=START - 10 * MINUTE)
         await r.clock.advance(20 * MINUTE)
         assert r.found == [
-            due("b", START - 3 * HOUR, folded=2, missed=True),
+            due("b", START - 3 * HOUR, folded=2, missed=True, every=24 * HOUR),
             due("a", START, folded=4),
             due("c", START + 20 * MINUTE),
         ]
@@ -142,7 +145,7 @@ async def test_a_suspend_is_noticed_reported_and_caught_up_without_a_burst() -> 
         r.clock.jump(3 * HOUR)
         await r.clock.advance(MINUTE)
         assert r.jumps == [3 * HOUR]
-        assert r.found == [due("a", START + 3 * HOUR, folded=11)]
+        assert r.found == [due("a", START + 3 * HOUR, folded=11, every=15 * MINUTE)]
 
 
 async def test_going_back_is_reported_and_gives_no_slot_twice() -> None:

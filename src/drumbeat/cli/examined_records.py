@@ -62,7 +62,7 @@ async def _engine(client: Client, status: Status, now: datetime) -> Examined:
         late_slots = await _late_slots(client, status, now)
         if late or late_slots:
             count = counted(len(late) + len(late_slots), "fire")
-            since = min([*(fire.due for fire in late), *(due.slot for due in late_slots)])
+            since = min([*(fire.due for fire in late), *(due.since for due in late_slots)])
             slugs = {fire.slug for fire in late} | {due.slug for due in late_slots}
             problems.append(
                 Problem(
@@ -109,10 +109,10 @@ async def _engine(client: Client, status: Status, now: datetime) -> Examined:
 async def _late_slots(client: Client, status: Status, now: datetime) -> list[Due]:
     """What schedules made due an hour ago or earlier, for which there is no fire yet."""
     try:
-        due = await client.upcoming(until=now - _LATE)
+        coming = await client.upcoming(until=now)
     except WorkspaceError:
         return []  # said under `workspace`
-    return [each for each in due if each.slug not in status.paused]
+    return [due for due in coming if now - due.since > _LATE and due.slug not in status.paused]
 
 
 def _said_by(holder: str, folder: Path, now: datetime) -> list[Problem]:

@@ -539,12 +539,16 @@ class Draft:
 
 @attrs.frozen(kw_only=True)
 class Due:
-    """A moment of a schedule: `folded` earlier ones go with it; one `missed` is too late to run."""
+    """A moment of a schedule: `folded` earlier ones go with it; one `missed` is too late to run.
+
+    `since` is the first of them, from which on something is due: `slot` itself where none is.
+    """
 
     slug: str
     slot: datetime
     folded: int
     missed: bool
+    since: datetime = attrs.field(default=attrs.Factory(lambda due: due.slot, takes_self=True))
 
 
 # ---- what comes in from outside

@@ -263,7 +263,8 @@ class Planner:
                     entry.schedule, after=due, until=newest - _TICK, zone=entry.zone
                 )
             slot = newest or due
-        return Due(slug=entry.slug, slot=slot, folded=folded, missed=now - slot > self._tolerance)
+        missed = now - slot > self._tolerance
+        return Due(slug=entry.slug, slot=slot, folded=folded, missed=missed, since=due)
 
     def _push(self, entry: _Entry) -> None:
         if entry.due is not None:
