@@ -347,6 +347,31 @@ async def test_cancellation_ends_the_command(turn: Turn) -> None:
     assert scope.cancelled_caught
 
 
+@pytest.mark.slow
+@pytest.mark.anyio
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a guard looks into /proc")
+async def test_a_drain_ends_what_the_command_moved_away(tmp_path: Path) -> None:
+    """It has called `setsid`, so no signal to the command's process group reaches it."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "a.md").write_text("---\n---\nLook.\n")
+    pid = anyio.Path(tmp_path, "pid")
+    script = 'setsid sh -c \'echo $$ >"$1"; exec sleep 600\' sh "$1" & wait; sleep 600'
+    agent = CommandAgent(["sh", "-c", script, "sh", str(pid)])
+    settings = Settings(drain_timeout=timedelta(milliseconds=1))
+    async with Engine(tmp_path, agent=agent, settings=settings, env=dict(os.environ)) as engine:
+        await engine.fire("a")
+        with anyio.fail_after(30):
+            while not await pid.exists() or not (await pid.read_text()).endswith("\n"):
+                await anyio.sleep(0.01)
+        moved = Path("/proc", (await pid.read_text()).strip(), "stat")
+        assert moved.exists()
+        await engine.drain("the test is over")
+        state = moved.read_bytes().rpartition(b")")[2].split()[0] if moved.exists() else b"X"
+        (run,) = await engine.runs("a")
+    assert run.state == "interrupted"
+    assert state in (b"X", b"Z")
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("value", [float("inf"), {1, 2}])
 async def test_a_configuration_that_is_no_json_is_named(turn: Turn, value: object) -> None:

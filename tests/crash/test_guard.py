@@ -1,4 +1,4 @@
-"""What a killed host had started is gone within seconds: children, and what those started."""
+"""What a killed host had started is gone within seconds, what a child left is gone with that."""
 
 import os
 import signal
@@ -11,9 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from drumbeat.runtime import guard as guard_module
 from drumbeat.runtime import guard_process
 from drumbeat.runtime.guard import guard
-from drumbeat.runtime.guard_process import MARK, end, marked, wait_for_end
+from drumbeat.runtime.guard_process import (
+    MARK,
+    OVER,
+    end,
+    is_unreaped,
+    marked,
+    send,
+    start_of,
+    wait_for_end,
+)
 from drumbeat.runtime.processes import run_process
 
 pytestmark = pytest.mark.skipif(
@@ -190,6 +200,19 @@ async def test_a_guard_that_was_ended_by_others_stops_nobody() -> None:
         watched.watch(os.getpid())
 
 
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_a_guard_that_others_stopped_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says nothing any more, and nobody waits for it for ever."""
+    monkeypatch.setattr(guard_module, "_HANG", 0.1)
+    async with guard() as watched:
+        value = watched.env[MARK].encode()
+        assert wait_until(lambda: len(bearing(value)) == 1)
+        (found,) = bearing(value)
+        os.kill(found, signal.SIGSTOP)
+    assert not alive(found)
+
+
 # ---- the program itself
 
 
@@ -248,27 +271,113 @@ def test_what_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     mark = f"{MARK}=of-this-one".encode()
     try:
         with monkeypatch.context() as powerless:
-            powerless.setattr(os, "kill", lambda process, number: None)
+            powerless.setattr(guard_process, "send", lambda process, started, number: None)
             assert not end(mark, None, grace=0.1, patience=0.3)
-        assert marked(mark, set()) == [child.pid]
+        assert [each.process for each in marked(mark, {})] == [child.pid]
+        assert marked(mark, {}, since=start_of(child.pid) + 1) == []
     finally:
         child.kill()
         child.wait()
-    assert marked(mark, set()) == []
+    assert marked(mark, {}) == []
 
 
-def test_the_program_takes_its_host_from_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TERM, which a service manager sends to everything it started, is left to the host."""
-    asked: list[tuple[bytes, int | None]] = []
+def test_a_session_whose_number_leads_another_one_is_left_alone(spared: list[int]) -> None:
+    """Its leader started at another moment than the one that bore the mark."""
+    child = subprocess.Popen(["sleep", "600"], env={}, start_new_session=True)
+    spared.append(child.pid)
+    started = start_of(child.pid)
+    sessions = {child.pid: started}
+    assert [each.process for each in marked(b"no=mark", sessions)] == [child.pid]
+    sessions = {child.pid: started - 1}
+    assert marked(b"no=mark", sessions) == []
+    assert sessions == {}
+    child.kill()
+    child.wait()
+
+
+@pytest.mark.parametrize("pidfd", [True, False])
+def test_a_signal_reaches_that_very_process_alone(
+    monkeypatch: pytest.MonkeyPatch, spared: list[int], pidfd: bool
+) -> None:
+    """And none that has its id by now, also where the system is too old for a sure handle."""
+    if not pidfd:
+        monkeypatch.delattr(os, "pidfd_open")
+    child = subprocess.Popen(["sleep", "600"])
+    spared.append(child.pid)
+    started = start_of(child.pid)
+    send(child.pid, started - 1, signal.SIGKILL)
+    assert not is_unreaped(child.pid, started)
+    send(child.pid, started, signal.SIGTERM)
+    assert wait_until(lambda: is_unreaped(child.pid, started))
+    assert not is_unreaped(child.pid, started - 1)
+    assert child.wait(PATIENCE) == -signal.SIGTERM
+    assert start_of(child.pid) == 0
+    send(child.pid, started, signal.SIGTERM)
+
+
+def test_it_waits_no_longer_once_the_child_is_over() -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"12\n" + OVER)
+    assert wait_for_end(read_end, os.getppid()) == b"12\n" + OVER
+    os.close(read_end)
+    os.close(write_end)
+
+
+@pytest.mark.parametrize("over, session", [(b"", 7), (OVER, None)])
+def test_the_program_takes_its_host_from_its_arguments(
+    monkeypatch: pytest.MonkeyPatch, over: bytes, session: int | None
+) -> None:
+    """TERM, which a service manager sends to everything it started, is left to the host.
+
+    The leader of a child that is over is reaped, and its number may be somebody else's.
+    """
+    asked: list[tuple[bytes, int | None, int]] = []
+    said: list[tuple[int, bytes]] = []
+
+    def ended(
+        mark: bytes,
+        session: int | None,
+        *,
+        since: int,
+        report: Callable[[int, int], None] | None = None,
+    ) -> None:
+        asked.append((mark, session, since))
+        if report is not None:
+            report(8, 9)
+
     monkeypatch.setattr(sys, "argv", ["guard", "7", "value"])
     monkeypatch.setattr(
-        guard_process, "wait_for_end", lambda source, host: b"%d\n" % (host + source)
+        guard_process, "wait_for_end", lambda source, host: b"%d\n" % (host + source) + over
     )
-    monkeypatch.setattr(guard_process, "end", lambda mark, session: asked.append((mark, session)))
+    monkeypatch.setattr(guard_process, "end", ended)
+    monkeypatch.setattr(os, "write", lambda to, words: said.append((to, words)))
     before = signal.getsignal(signal.SIGTERM)
     try:
         guard_process.main()
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert asked == [(f"{MARK}=value".encode(), 7)]
+    assert asked == [(f"{MARK}=value".encode(), session, start_of(os.getpid()))]
+    assert said == ([(1, b"8 9\n"), (1, OVER)] if over else [])
+
+
+def test_a_host_that_is_killed_while_it_waits_is_told_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left of its child is ended all the same."""
+    child = subprocess.Popen(["sleep", "600"], env={"PATH": os.defpath, MARK: "of-its-child"})
+    read_end, write_end = os.pipe()
+    kept = os.dup(1)
+    os.close(read_end)
+    monkeypatch.setattr(sys, "argv", ["guard", "7", "of-its-child"])
+    monkeypatch.setattr(guard_process, "wait_for_end", lambda source, host: OVER)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        os.dup2(write_end, 1)
+        guard_process.main()
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(write_end)
+        signal.signal(signal.SIGTERM, before)
+    assert child.wait(PATIENCE) == -signal.SIGTERM

@@ -354,9 +354,86 @@ async def test_a_leftover_in_a_session_of_its_own_does_not_hang(tmp_path: Path) 
         linger=timedelta(seconds=0.1),
     )
     assert (ended.how, ended.stdout) == ("exited", b"done\n")
+    assert not is_alive(await pid_in(anyio.Path(tmp_path, "pid")))
+
+
+MOVED = """
+setsid sh -c '{trap}echo $$ >pid; while :; do sleep 600; done' >/dev/null 2>&1 &
+until [ -s pid ]; do sleep 0.01; done
+"""
+"""Starts what moves to a session of its own, and goes on when it has."""
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "how, rest, options",
+    [
+        ("exited", "echo done", {}),
+        ("timed-out", "sleep 600", {"timeout": timedelta(seconds=0.5)}),
+        ("too-large", "yes", {"limit": 100}),
+    ],
+)
+async def test_what_moved_to_a_session_of_its_own_is_over_with_the_child(
+    how: str, rest: str, options: dict[str, object], tmp_path: Path
+) -> None:
+    """However that ends; where its orphans fall to this process, none is left as a zombie."""
+    script = MOVED.format(trap="") + rest
+    ended = await run("sh", "-c", script, cwd=tmp_path, **options)  # type: ignore[arg-type]
+    assert ended.how == how
+    assert not is_alive(await pid_in(anyio.Path(tmp_path, "pid")))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_what_moved_to_a_session_of_its_own_and_ignores_term_is_killed(
+    tmp_path: Path,
+) -> None:
+    """A cancellation waits for its end."""
+    script = MOVED.format(trap='trap "" TERM; ') + "wait"
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: run("sh", "-c", script, cwd=tmp_path))
+        pid = await pid_in(anyio.Path(tmp_path, "pid"))
+        group.cancel_scope.cancel()
+    assert not is_alive(pid)
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_what_another_child_started_is_spared(tmp_path: Path) -> None:
+    """One that ends takes nothing along that is not its own, nor of the same user."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: run("sh", "-c", MOVED.format(trap="") + "wait", cwd=tmp_path))
+        pid = await pid_in(anyio.Path(tmp_path, "pid"))
+        await run("true")
+        assert is_alive(pid)
+        group.cancel_scope.cancel()
+    assert not is_alive(pid)
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_cancelling_the_task_itself_during_the_last_search_goes_on_with_it(
+    tmp_path: Path,
+) -> None:
+    import asyncio
+
+    adopt_orphans(False)
+    script = MOVED.format(trap='trap "echo >termed" TERM; ') + "echo done"
+    task = asyncio.create_task(run("sh", "-c", script, cwd=tmp_path))
     pid = await pid_in(anyio.Path(tmp_path, "pid"))
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    await until(anyio.Path(tmp_path, "termed").exists)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: _is_over(pid))
+
+
+async def _is_over(pid: int) -> bool:
+    return not is_alive(pid)
 
 
 @pytest.mark.slow

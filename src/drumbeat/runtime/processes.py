@@ -10,13 +10,15 @@ choosing; a grandchild that holds a pipe open would hang both. So the order is:
 2. a leader that exited by itself leaves its output `linger` to reach its end;
 3. whatever is left of the group gets TERM, `grace` later KILL (the caller's cancellation waits);
 4. output that still has no end (a grandchild in a session of its own holds it) is left `linger`
-   once more, then the pipes are closed.
+   once more, then the pipes are closed;
+5. what moved away and bears the mark of the guard is ended by that (`guard.py`), which is waited
+   for.
 
 A leader that not even KILL ends (it waits for a dead disk, or runs as another user) is waited for:
 its automation stays busy, which is reported, and it never overlaps its successor.
 
-When this process is killed there is nobody to do any of this: that is what the guard is for
-(`guard.py`), which is started before the child and ended after it.
+When this process is killed there is nobody to do any of this but the guard, which is started
+before the child and outlives it.
 """
 
 import os
