@@ -547,6 +547,7 @@ def test_a_run_that_is_tried_leaves_nothing_behind(
         assert result.exit_code == 0, result.output
         assert result.stdout.startswith(f"{slug} succeeded")
         assert "artifacts  none are kept" in result.stdout
+        assert "delivery   none" in result.stdout
         assert "wait" not in result.stderr
     assert sorted(workspace.rglob("*")) == before
     assert anyio.run(pending) == 1
@@ -875,7 +876,7 @@ def test_validate_says_what_a_run_would_lack(workspace: Path) -> None:
     assert result.exit_code == 1
     assert "needy.md: error: required 'guidance/RULES.md' is not usable" in result.output
     assert "needy.md: warning: required 'no-such-tool-here' is not usable" in result.output
-    assert "needy.md: warning: no executable 'bin/feed' is found in the workspace" in result.output
+    assert "needy.md: warning: no executable 'bin/feed' was found in the workspace" in result.output
     assert "'sh'" not in result.output
     assert os.environ["PATH"] not in result.output
     write(workspace / "guidance/RULES.md", "Be kind.\n")

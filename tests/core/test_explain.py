@@ -302,6 +302,12 @@ def test_a_moment_to_come() -> None:
     )
 
 
+def test_a_run_that_began_late_is_told_with_when() -> None:
+    assert said(RAN, record=attrs.evolve(run(RAN), started_at=AT + 3 * HOUR)).startswith(
+        f"{WHAT} ran as r1 at 2026-03-02T10:00:00Z and succeeded; "
+    )
+
+
 def test_a_moment_that_no_engine_has_taken_up() -> None:
     assert told(Around(owed=AT)) == (
         "brief was due at 2026-03-02T07:00:00Z, and no engine has taken that up yet."

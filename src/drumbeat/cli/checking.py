@@ -27,7 +27,7 @@ from drumbeat.runtime.config_files import load_config_layers
 from drumbeat.runtime.listing import FOLDERS, buried
 from drumbeat.runtime.packs import misnamed_list, pack_findings
 from drumbeat.runtime.requirements import check_requirements
-from drumbeat.runtime.search_path import find_executable, search_path
+from drumbeat.runtime.search_path import find_executable, not_found, search_path
 from drumbeat.runtime.system_prompt import look_at_system_prompt
 from drumbeat.runtime.workspace import Survey, survey, workspace_findings
 from drumbeat.runtime.written_secrets import written_secrets
@@ -167,12 +167,12 @@ async def _unmet(automation: Automation, workspace: Workspace) -> list[Finding]:
         for problem in unmet
     ]
     for tool in dict.fromkeys(spec.argv[0] for spec in automation.inject):
-        if await to_thread.run_sync(_not_found, tool, path, workspace.path):
+        if said := await to_thread.run_sync(_not_found, tool, path, workspace.path):
             where = "the workspace" if "/" in tool else "bin/ of it or of packs, nor on PATH"
             findings.append(
                 Finding(
                     code="inject-tool-missing",
-                    message=f"no executable {tool!r} is found in {where}, so a run would abort",
+                    message=f"{said} in {where}, so a run would abort",
                     remedy="create or install it, make it executable, or correct `argv`; nothing "
                     "is wrong if it is there where the engine runs",
                     path=automation.path,
@@ -181,8 +181,10 @@ async def _unmet(automation: Automation, workspace: Workspace) -> list[Finding]:
     return findings
 
 
-def _not_found(tool: str, path: Sequence[Path], workspace: Path) -> bool:
-    return find_executable(tool, path=path, cwd=workspace) is None
+def _not_found(tool: str, path: Sequence[Path], workspace: Path) -> str:
+    if find_executable(tool, path=path, cwd=workspace) is not None:
+        return ""
+    return not_found(tool, path=path, cwd=workspace)
 
 
 def _at(path: Path, problem: Problem) -> Problem:

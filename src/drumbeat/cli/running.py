@@ -273,7 +273,7 @@ def _print_run(output: Output, record: RunRecord, data_dir: Path | None) -> None
         ("verdict", intent.verdict),
         ("gate", intent.gate),
         ("reason", intent.reason),
-        ("delivery", record.delivery or "none"),
+        ("delivery", "none" if data_dir is None else record.delivery or "none"),
         (
             "artifacts",
             "none are kept"

@@ -218,6 +218,8 @@ def _fate(fire: Fire, run: RunRecord | None, known: Known, zone: tzinfo) -> str:
             return f"{what} has not run yet"
         return f"{what} ran ({fire.reason}), and the record of that run is no longer kept"
     said = f"{what} ran as {run.run_id}"
+    if run.started_at - fire.due >= NEAR:
+        said += f" at {_time(run.started_at, zone)}"
     if run.state == "running":
         if known.engine:
             return f"{said} and is still running"

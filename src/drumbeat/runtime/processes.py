@@ -38,7 +38,7 @@ import attrs
 from drumbeat.core.model import Env
 from drumbeat.core.redaction import CUT
 from drumbeat.runtime.guard import guard
-from drumbeat.runtime.search_path import find_executable, path_entries
+from drumbeat.runtime.search_path import find_executable, not_found, path_entries
 from drumbeat.runtime.threads import Threads
 
 MIB = 1024 * 1024
@@ -171,7 +171,8 @@ async def _program(argv: Sequence[str], *, env: Env, cwd: Path, threads: Threads
     if found is None:
         # Not the folders: what a PATH holds is of no use to the people who are told of a run.
         where = f"in {cwd}" if "/" in argv[0] else "on its PATH" if path else "on an empty PATH"
-        msg = f"no executable {argv[0]!r} was found {where}"
+        said = await threads.run(partial(not_found, argv[0], path=path, cwd=cwd))
+        msg = f"{said} {where}"
         raise FileNotFoundError(msg)
     return found
 

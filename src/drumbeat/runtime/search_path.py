@@ -73,8 +73,19 @@ def find_executable(name: str, *, path: Sequence[Path], cwd: Path) -> Path | Non
         path: absolute folders, in order.
         cwd: the working folder of the child process, absolute.
     """
+    return _find(name, path=path, cwd=cwd, mode=os.F_OK | os.X_OK)
+
+
+def not_found(name: str, *, path: Sequence[Path], cwd: Path) -> str:
+    """What to say of a name for which `find_executable` has nothing. Touches the disk."""
+    if _find(name, path=path, cwd=cwd, mode=os.F_OK) is not None:
+        return f"no executable {name!r}, only a file that may not be executed, was found"
+    return f"no executable {name!r} was found"
+
+
+def _find(name: str, *, path: Sequence[Path], cwd: Path, mode: int) -> Path | None:
     if "/" in name:
-        found = shutil.which(cwd / name)
+        found = shutil.which(cwd / name, mode=mode)
     else:
-        found = shutil.which(name, path=os.pathsep.join(map(str, path)))
+        found = shutil.which(name, mode=mode, path=os.pathsep.join(map(str, path)))
     return None if found is None else Path(found)
