@@ -213,6 +213,32 @@ async def test_a_guard_that_others_stopped_is_ended(monkeypatch: pytest.MonkeyPa
     assert not alive(found)
 
 
+@pytest.mark.parametrize("behind", [OVER, b"", b"123", b"123 4"])
+def test_what_a_guard_ended_is_reaped_where_it_fell_to_this_process(behind: bytes) -> None:
+    """Also when the report was cut off, in the middle of a line or at the end of one."""
+    orphan = subprocess.Popen(["true"])
+    started = start_of(orphan.pid)
+    assert wait_until(lambda: is_unreaped(orphan.pid, started))
+    guard_module._end(subprocess.Popen(["true"]), b"%d %d\n" % (orphan.pid, started) + behind)
+    assert start_of(orphan.pid) == 0
+    assert orphan.wait(PATIENCE) == 0  # which is all that is known of what somebody else reaped
+
+
+def test_what_fell_to_another_process_is_that_one_s_to_reap(spared: list[int]) -> None:
+    """It has ended, and its parent has not taken note of it."""
+    code = "import os, signal\nif child := os.fork(): print(child, flush=True); signal.pause()"
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    spared.append(parent.pid)
+    assert parent.stdout is not None
+    orphan = int(parent.stdout.readline())
+    assert wait_until(lambda: is_unreaped(orphan, start_of(orphan)))
+    guard_module._end(subprocess.Popen(["true"]), b"%d %d\n" % (orphan, start_of(orphan)) + OVER)
+    assert is_unreaped(orphan, start_of(orphan))
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+
 # ---- the program itself
 
 

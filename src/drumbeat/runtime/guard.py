@@ -147,7 +147,8 @@ def _end(process: "subprocess.Popen[bytes]", ended: bytes) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for line in ended.removesuffix(OVER).splitlines():
+    # Whole lines: a cancellation of the task itself may have come between two parts of one.
+    for line in ended.removesuffix(OVER).rpartition(b"\n")[0].splitlines():
         orphan, started = map(int, line.split())
         if is_unreaped(orphan, started):
             _reap(orphan)
