@@ -628,7 +628,7 @@ def test_what_came_due_without_an_engine_is_named_by_all_that_look(
     assert "1 fire due for more than an hour, and no engine: the first since" in said
     assert "of greeting [engine-missing]" in said
     assert "which no engine has taken up yet" in " ".join(call("why", "greeting").output.split())
-    assert f"stopped; last seen at {left:%a %Y-%m-%d %H:%M}" in call("status").output
+    assert f"stopped; last sign of life at {left:%a %Y-%m-%d %H:%M}" in call("status").output
     (first, *_) = [row for row in call("upcoming").output.splitlines() if " greeting " in row]
     assert remark in first
 
@@ -676,6 +676,26 @@ def test_a_doctor_names_a_zone_that_is_not_that_of_the_engine_before(workspace: 
         if zone == "Asia/Tokyo":
             assert "automations keep to the wall clock of Asia/Tokyo (timezone) since" in said
             assert "drumbeat serve --timezone Europe/Berlin" in said
+
+
+def test_a_zone_that_moved_alone_is_mended_alone(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would rule both kinds of file would move the other one."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+
+    async def live() -> None:
+        async with Engine(workspace, agent=ScriptedAgent()):
+            pass
+
+    monkeypatch.setenv("TIMEZONE", "Europe/Berlin")
+    anyio.run(live)
+    monkeypatch.delenv("TIMEZONE")
+    anyio.run(live)
+    said = " ".join(call("doctor").output.split())
+    assert "jobs keep to the wall clock of UTC (default, because $TIMEZONE is not set)" in said
+    assert "start the engine with Europe/Berlin: TIMEZONE=Europe/Berlin in its environment" in said
+    assert said.count("[zone-changed]") == 1
 
 
 def test_status_names_the_messages_that_wait(workspace: Path) -> None:

@@ -508,7 +508,7 @@ class Client(Doorstep):
         return await (await self._session_pins()).all()
 
     async def upcoming(self, *, until: datetime) -> list[Due]:
-        """What comes due up to `until`, by time. Writes nothing.
+        """What is overdue and what comes due up to `until`, by time. Writes nothing.
 
         An interval shows its next moment only, and none while a fire of it is due or going: the end
         of that run decides it. Beside an engine, its zones and its `catch_up` rule. Ends with the

@@ -47,8 +47,8 @@ async def main():
     ) as engine:
         say(state=(await engine.status()).state)
         if name == "engine":
-            await engine.fire("check", slot="ticket-1")
             await engine.fire("check", slot="ticket-2", after=timedelta(seconds=1))
+            await engine.fire("check", slot="ticket-1")
         while not (workspace / "stop").exists():
             await anyio.sleep(0.05)
         await engine.settled() if name == "engine" else None

@@ -587,13 +587,16 @@ async def test_a_failure_is_told_by_its_beginning_with_no_half_of_a_secret(
     job(host)
     box.fault = refusal("mail-unreachable", remedy="r" * 10_000)
     box.fault.problem = attrs.evolve(
-        box.fault.problem, message=f"it is\ndown {'x' * 480}s3cret\nvalue{'y' * 10_000}"
+        box.fault.problem,
+        message=f"it is\ndown, 'open\n  sesame' {'x' * 440}s3cret\nvalue{'y' * 10_000}",
     )
-    async with host.engine(mail={"imap": box}, secrets={"KEY": "s3cret\nvalue"}) as engine:
+    secrets = {"KEY": "s3cret\nvalue", "DOOR": "open sesame"}
+    async with host.engine(mail={"imap": box}, secrets=secrets) as engine:
         await pass_time(engine, MINUTE)
         (fault,) = (await engine.status()).faults
         (event,) = await host.events(engine, "mail_poll_failed")
-    assert event.data["reason"].startswith("it is down xxx")
+    assert event.data["reason"].startswith("it is down, '[redacted DOOR]' xxx")
+    assert "[redacted DOOR]" in fault.message
     assert len(event.data["reason"]) <= 500
     assert "s3cret" not in event.data["reason"]
     assert len(fault.remedy) <= 500

@@ -12,6 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from drumbeat import DrumbeatError
+from drumbeat.runtime.rules import read_rules
+from drumbeat.runtime.threads import Threads
 from drumbeat.testing import ManualClock
 
 # What is decided by a clock knows nothing of the backend.
@@ -164,9 +166,17 @@ async def test_an_engine_of_another_zone_than_the_one_before_says_so(host: Any) 
 
 async def test_names_of_one_zone_are_no_change(host: Any) -> None:
     host.write()
-    for zone in ("UTC", "Etc/UTC"):
+    for zone in ("UTC", "Etc/UTC", "UTC"):
         async with host.engine(timezone=zone) as engine:
             assert await changes(engine) == []
+
+
+async def test_a_zone_that_is_back_under_another_of_its_names_has_not_moved(host: Any) -> None:
+    host.write()
+    for zone, moved in (("UTC", set()), ("Asia/Tokyo", {"automation", "job"}), ("Etc/UTC", set())):
+        store = host.faulty()
+        async with host.engine(timezone=zone, store=store):
+            assert set((await read_rules(store, threads=Threads())).moved) == moved
 
 
 async def test_the_variable_that_names_the_zone_moves_nothing_while_an_engine_runs(

@@ -201,15 +201,20 @@ async def _rules(folder: Path) -> Rules | None:
 
 
 def _moved(rules: Rules, now: datetime) -> Iterator[Problem]:
-    for kind, (before, at) in rules.moved.items():
+    for kind, (before, given, at) in rules.moved.items():
         if now - at < LATELY:
             _, name, source = rules.zones[kind]
+            variable = "TIMEZONE" if kind == "job" else "TZ"
+            mended = (
+                f"Engine(timezone={before!r}), or drumbeat serve --timezone {before}"
+                if given == GIVEN
+                else f"{variable}={before} in its environment"
+            )
             yield Finding(
                 code="zone-changed",
                 message=f"{kind}s keep to the wall clock of {name} ({source}) since "
                 f"{at.isoformat(timespec='seconds')}, and kept to that of {before} before",
-                remedy=f"if that is not meant, start the engine with {before}: "
-                f"Engine(timezone={before!r}), or drumbeat serve --timezone {before}",
+                remedy=f"if that is not meant, start the engine with {before}: {mended}",
             )
 
 

@@ -111,7 +111,7 @@ def _engine(found: Status, holder: str | None, sign: SignOfLife | None, zones: Z
         return f"{found.state}: {holder}"
     if sign is None:
         return found.state
-    return f"{found.state}; last seen at {local(sign.at, zones['automation'].tzinfo)}"
+    return f"{found.state}; last sign of life at {local(sign.at, zones['automation'].tzinfo)}"
 
 
 def _local(instant: datetime, found: Status, slug: str) -> str:

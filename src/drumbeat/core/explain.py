@@ -152,7 +152,7 @@ def explain(
         run: the last run of the subject's fire, if it is remembered.
         now: the present instant.
         upcoming: the first moment from a minute before `at` on, and not past, at which it is due;
-            one that is past when that of an interval is still to be taken up.
+            one that is past when nobody has taken it up yet.
         note: what keeps it from being due at present, as half a sentence.
         known: what is known of `run` beside its record.
         around: what is known of the time around `at`.

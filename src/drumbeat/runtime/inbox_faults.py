@@ -67,7 +67,8 @@ class InboxFaults:
         """
         services, now = self.services, self.services.clock.now()
         shown = services.redactor.head
-        reason = " ".join(shown(reason, _REASON_LIMIT).split())
+        # Again once its lines are one: a secret may have been broken over them.
+        reason = shown(" ".join(shown(reason, _REASON_LIMIT).split()), _REASON_LIMIT)
         log.warning("mail_poll_failed", slug=slug, **facts, code=code, reason=reason)
         services.faults[_PREFIX + slug] = Problem(
             code=code,

@@ -22,7 +22,7 @@ from drumbeat.runtime.zones import resolve_zone, zones_for
 _KEY = "engine:rules"
 _KINDS: tuple[Kind, ...] = ("automation", "job")
 _ONE = frozenset({"UTC", "Etc/UTC"})
-"""Names that are one zone wherever they come from."""
+"""Names of one zone: the first is our own, the second what a system may call it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,14 +31,14 @@ class Rules:
 
     `systems` is None when no engine said which ones it has. `workspace` is the folder that the
     engine served, None when none said so. `moved` has, for a kind of file whose zone was another
-    one under an earlier engine, the name of that and when it ceased to rule.
+    one under an earlier engine, the name of that, where it came from and when it ceased to rule.
     """
 
     zones: Zones
     catch_up: timedelta
     systems: tuple[str, ...] | None = None
     workspace: Path | None = None
-    moved: Mapping[Kind, tuple[str, datetime]] = {}
+    moved: Mapping[Kind, tuple[str, str, datetime]] = {}
 
     def elsewhere(self, workspace: Path, data_dir: Path) -> tuple[Problem, ...]:
         """Whether the data folder is one of another workspace, which still stands; blocks.
@@ -80,12 +80,12 @@ async def publish(services: Services, rules: Rules) -> None:
     changed: dict[Kind, str] = {}
     for kind in _KINDS:
         name = rules.zones[kind][1]
-        before, _ = earlier.get("zones", {}).get(kind, (name, ""))
-        if before == name or {before, name} <= _ONE:
+        before, source = earlier.get("zones", {}).get(kind, (name, ""))
+        if _is_one(before, name):
             continue
         changed[kind] = before
-        if moved.pop(kind, [""])[0] != name:
-            moved[kind] = [before, now.isoformat()]
+        if kind not in moved or not _is_one(moved.pop(kind)[0], name):
+            moved[kind] = [before, source, now.isoformat()]
     value = {
         "zones": {kind: [name, source] for kind, (_, name, source) in rules.zones.items()},
         "catch_up": rules.catch_up.total_seconds(),
@@ -109,6 +109,10 @@ async def publish(services: Services, rules: Rules) -> None:
     await store.record(marks=(attrs.evolve(mark, value=value),), events=events)
     for event in events:
         log.warning("zone_changed", **event.data)
+
+
+def _is_one(zone: str, other: str) -> bool:
+    return zone == other or {zone, other} <= _ONE
 
 
 async def read_rules(store: Store | None, *, threads: Threads) -> Rules:
@@ -138,8 +142,9 @@ def _rules(value: Mapping[str, Any]) -> Rules:
         systems=None if systems is None else tuple(systems),
         workspace=None if workspace is None else Path(workspace),
         moved={
-            kind: (moved[kind][0], datetime.fromisoformat(moved[kind][1]))
+            kind: (name, source, datetime.fromisoformat(at))
             for kind in _KINDS
             if kind in moved
+            for name, source, at in [moved[kind]]
         },
     )
