@@ -4,9 +4,12 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import anyio
+import attrs
 import pytest
 
-from drumbeat.runtime.answers import Raised, answered
+from drumbeat import AgentError, AgentUnavailable, ContextCeiling, ConversationNotFound, Usage
+from drumbeat.core.redaction import Redactor
+from drumbeat.runtime.answers import Raised, answered, failure_of
 from drumbeat.testing import ManualClock
 
 pytestmark = pytest.mark.anyio
@@ -102,3 +105,32 @@ async def test_a_driven_clock_stands_still_while_a_call_goes_on(clock: ManualClo
             assert clock.now() == began
             done.set()
     assert clock.now() == began + MINUTE
+
+
+def known(error: AgentError, code: str, remedy: str = "wait") -> AgentError:
+    """A host's own, which says how to mend it."""
+    error.problem = attrs.evolve(error.problem, code=code, remedy=remedy)
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        known(AgentUnavailable("x" * 70_000, retry_after=timedelta(0)), "rate-limited"),
+        known(ContextCeiling("x" * 70_000), "context-overflow"),
+        known(ConversationNotFound("x" * 70_000), "session-expired"),
+        known(AgentError("x", usage=Usage(input_tokens=1)), "said-no", "wait " * 20_000),
+        known(AgentUnavailable("x", usage=7), "rate-limited"),  # type: ignore[arg-type]
+    ],
+    ids=["unavailable", "ceiling", "conversation", "remedy", "usage"],
+)
+async def test_a_failure_that_is_too_long_is_the_same_failure_cut(error: AgentError) -> None:
+    """Its code above all, which tells whether two failures have one cause."""
+    given = error.problem
+    failure = failure_of(error, Redactor({}))
+    assert isinstance(failure, type(error))
+    assert (failure.code, failure.problem.remedy[:4]) == (given.code, "wait")
+    assert failure.problem.message[0] == "x"
+    assert max(len(failure.problem.message), len(failure.problem.remedy)) < 66_000
+    assert failure.usage in (None, Usage(input_tokens=1))
+    assert error.problem is given

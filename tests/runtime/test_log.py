@@ -11,7 +11,8 @@ import structlog
 from structlog.testing import capture_logs
 
 from drumbeat import AgentError, RunRecord, Turn
-from drumbeat.runtime.log import log
+from drumbeat.core.redaction import Redactor
+from drumbeat.runtime.log import log, traced
 from drumbeat.testing import ScriptedAgent
 
 
@@ -66,6 +67,26 @@ def test_the_log_is_captured_with_its_level() -> None:
         {"event": "second", "log_level": "warning"},
         {"event": "third", "event_count": 3, "log_level": "error"},
     ]
+
+
+@pytest.mark.parametrize("line", ["a line", "l" * 5000], ids=["short", "long"])
+def test_a_traceback_is_cut_however_many_lines_a_note_has(line: str) -> None:
+    """Each line of a note is cut for itself, and a secret of several lines is never cut in two."""
+    secret = "-----BEGIN KEY-----\ncorrect-horse\n-----END KEY-----"
+    redactor = Redactor({"KEY": secret})
+    error = ValueError("no such model")
+    error.add_note(f"{line}\n" * (600_000 // len(line)))
+    whole = traced(error, redactor)
+    assert whole.startswith("ValueError: no such model\n")
+    assert 256 * 1024 <= len(whole) < 257 * 1024
+    first = ValueError("no such model")
+    room = 256 * 1024 - len(traced(first, redactor))
+    first.add_note("ab\n" * (room // 3 - 5) + secret)
+    first.add_note(f"{line}\n" * 10_000)
+    cut = traced(first, redactor)
+    assert cut.startswith("ValueError: no such model\n")
+    assert 256 * 1024 <= len(cut) < 257 * 1024
+    assert not any(word in cut for word in ("BEGIN", "correct", "END"))
 
 
 @pytest.mark.anyio

@@ -134,7 +134,7 @@ def _failure(error: BaseException) -> AgentError:
         return AgentError("the agent cancelled its own turn", code="agent-cancelled-itself")
     if isinstance(error, DrumbeatError):
         problem = error.problem
-        failure = _coded(problem.code, _text(problem.message))
+        failure = _coded(AgentError(_text(problem.message)), problem.code)
         if failure.code == problem.code and _is_text(problem.message, problem.remedy):
             failure.problem = problem
         return failure
@@ -193,8 +193,19 @@ def _is_sound(error: AgentError) -> bool:
 
 
 def _mended(error: AgentError) -> AgentError:
-    """The same failure, of the kinds of it that the engine tells apart."""
-    message = _text(error.problem.message)
+    """The same failure, of the kinds of it that the engine tells apart: what is sound of it stays.
+
+    Its code above all: two failures of one cause are to have one, whatever else is wrong with one.
+    """
+    problem = problem_of(error)
+    if problem is None:
+        return _coded(_of_kind(error, _text(error.problem.message)), error.problem.code)
+    failure = _of_kind(error, problem.message)
+    failure.problem = problem
+    return failure
+
+
+def _of_kind(error: AgentError, message: str) -> AgentError:
     usage = _sound_usage(error.usage)
     if isinstance(error, AgentUnavailable):
         wait: object = error.retry_after
@@ -203,7 +214,7 @@ def _mended(error: AgentError) -> AgentError:
     for kind in (ContextCeiling, ConversationNotFound):
         if isinstance(error, kind):
             return kind(message, usage=usage)
-    return _coded(error.problem.code, message, usage)
+    return AgentError(message, usage=usage)
 
 
 def _sound_usage(value: object) -> Usage | None:
@@ -225,9 +236,8 @@ def _text(value: object) -> str:
     return str.__str__(value) if isinstance(value, str) else f"{value}"
 
 
-def _coded(value: object, message: str, usage: Usage | None = None) -> AgentError:
+def _coded(failure: AgentError, value: object) -> AgentError:
     """A failure under the code that its repeats share: an enumeration's member may name it too."""
-    failure = AgentError(message, usage=usage)
     text = value.value if isinstance(value, Enum) else value
     if isinstance(text, str) and _is_code(str.__str__(text)):
         given: dict[str, Any] = {"code": str.__str__(text)}

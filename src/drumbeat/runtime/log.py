@@ -10,6 +10,8 @@ from drumbeat.core.redaction import Redactor
 
 _LONGEST_PART = 4096
 """Characters of what one exception in a traceback says: behind it stand the others."""
+_LONGEST_TRACE = 256 * 1024
+"""Characters of a traceback: each line of a note is a part, and there may be millions of them."""
 
 
 @attrs.frozen
@@ -51,7 +53,16 @@ log: Log = Log("drumbeat")
 def traced(error: BaseException, redactor: Redactor) -> str:
     """Where an exception came from, for a line: redacted, which `exc_info` is not."""
     try:
-        return redactor.text("".join(_part(part, redactor) for part in format_exception(error)))
+        parts: list[str] = []
+        length = 0
+        for part in format_exception(error):
+            # What is behind the end is only there for a secret that begins before it.
+            parts.append(part if length > _LONGEST_TRACE else _part(part, redactor))
+            length += len(parts[-1])
+        text = "".join(parts)
+        if len(text) <= _LONGEST_TRACE:
+            return redactor.text(text)
+        return f"{redactor.head(text, _LONGEST_TRACE)} …\n"
     except Exception:  # noqa: BLE001  an exception of a host's own may break in any of its parts
         return "the traceback cannot be read"
 
