@@ -1,9 +1,10 @@
-"""What every test shares: the two backends, an end to waiting, an unconfigured log."""
+"""What every test shares: the two backends, an end to waiting, an unconfigured log, a workspace."""
 
 import inspect
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,6 +17,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As when a shell put the tests into the background: every host they start would ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+CHECK = """
+name: Check
+trigger: {type: manual}
+notify: always
+steps:
+  - id: look
+    prompt: Look around.
+"""
 _PATIENCE = 280
 """Seconds that a test may take. What hangs fails, with the place where it does."""
 
@@ -64,3 +73,23 @@ def _ended(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None
             await test(*args, **given)
 
     return limited
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """An empty workspace."""
+    folder = tmp_path / "workspace"
+    (folder / "automations").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def write(workspace: Path) -> Callable[..., None]:
+    """Write an automation file from its lines below `automation:`, or from those of `CHECK`."""
+
+    def write(slug: str, text: str = CHECK) -> None:
+        lines = "\n".join(f"  {line}" if line else "" for line in text.strip().splitlines())
+        content = f"---\nautomation:\n{lines}\n---\nWhat it is for.\n"
+        (workspace / "automations" / f"{slug}.md").write_text(content, encoding="utf-8")
+
+    return write

@@ -194,6 +194,16 @@ class SteppingPins(SessionPins):
         return pin
 
 
+def told_of(turn: Turn) -> dict[str, Any]:
+    """What a line of `did` holds of a turn."""
+    return {
+        "slug": turn.slug,
+        "run": turn.run_id,
+        "session": turn.session_id,
+        "origin": turn.origin,
+    }
+
+
 class Worker:
     """The model: it answers at once, and now and then fails, asks for more, or is unreachable."""
 
@@ -201,12 +211,7 @@ class Worker:
         self._steps, self._did, self._chance = steps, did, chance
 
     async def take_turn(self, turn: Turn, /) -> Reply:
-        facts = {
-            "slug": turn.slug,
-            "run": turn.run_id,
-            "session": turn.session_id,
-            "origin": turn.origin,
-        }
+        facts = told_of(turn)
         self._did.add(what="begin", context=turn.context, **facts)
         self._steps.reach("turn:before")
         try:

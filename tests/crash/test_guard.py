@@ -50,16 +50,6 @@ async def main():
 
 anyio.run(main, backend=sys.argv[2])
 """
-CHECK = """---
-automation:
-  name: Check
-  trigger: {type: manual}
-  notify: always
-  steps:
-    - id: look
-      prompt: Look around.
----
-"""
 TOOL = """
 cd "$1"
 trap '' TERM
@@ -133,17 +123,16 @@ def spared() -> Iterator[list[int]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_what_a_killed_host_had_started_is_gone(
-    tmp_path: Path, backend: str, spared: list[int]
+    workspace: Path, write: Callable[..., None], backend: str, spared: list[int]
 ) -> None:
     """What an inject tool started, and what a command that is the agent did.
 
     Only what moves to a session of its own and wipes its environment too is out of reach.
     """
-    (tmp_path / "tool.sh").write_text(TOOL, encoding="utf-8")
-    (tmp_path / "automations").mkdir()
-    (tmp_path / "automations" / "check.md").write_text(CHECK, encoding="utf-8")
-    listed = [tmp_path / "pids-inject", tmp_path / "pids-agent"]
-    host = subprocess.Popen([sys.executable, "-c", HOST, str(tmp_path), backend])
+    (workspace / "tool.sh").write_text(TOOL, encoding="utf-8")
+    write("check")
+    listed = [workspace / "pids-inject", workspace / "pids-agent"]
+    host = subprocess.Popen([sys.executable, "-c", HOST, str(workspace), backend])
     try:
         assert wait_until(lambda: all(is_ready(path) for path in listed))
         pids = [

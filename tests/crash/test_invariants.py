@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from invariants import Left, compare, read, violations
-from lives import SECRETS, Door, Ledger, Steps, lay_out
+from lives import SECRETS, Door, Ledger, Steps, lay_out, told_of
 
 from drumbeat import Engine, Reply, Turn
 from drumbeat.testing import ManualClock
@@ -31,12 +31,7 @@ class Worker:
         self.end: anyio.CancelScope | None = None
 
     async def take_turn(self, turn: Turn, /) -> Reply:
-        facts = {
-            "slug": turn.slug,
-            "run": turn.run_id,
-            "session": turn.session_id,
-            "origin": turn.origin,
-        }
+        facts = told_of(turn)
         self._did.add(what="begin", context=turn.context, **facts)
         try:
             if self.end is not None:
@@ -351,7 +346,10 @@ def test_pins_on_disk_that_cannot_be_read_are_a_finding(whole: Path) -> None:
     path = whole / "workspace" / ".drumbeat" / "session_pins.json"
     kept = path.read_bytes()
     path.write_bytes(kept[:-9])
-    assert "pins-damaged" in "".join(anyio.run(lambda: violations(whole, over=True)))
-    path.with_name(f"{path.name}.damaged-1").unlink()
-    path.write_bytes(kept)
+    try:
+        found = anyio.run(lambda: violations(whole, over=True))
+    finally:
+        path.with_name(f"{path.name}.damaged-1").unlink(missing_ok=True)
+        path.write_bytes(kept)
+    assert "pins-damaged" in "".join(found)
     assert anyio.run(lambda: violations(whole, over=True)) == []

@@ -1,4 +1,4 @@
-"""What the journeys share: a workspace on disk, and processes that work on it."""
+"""What the journeys share: processes that work on a workspace on disk."""
 
 import json
 import os
@@ -16,14 +16,6 @@ from typing import Any
 import pytest
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
-CHECK = """
-name: Check
-trigger: {type: manual}
-notify: always
-steps:
-  - id: look
-    prompt: Look around.
-"""
 
 
 class Machine:
@@ -97,26 +89,6 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         return []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    """An empty workspace."""
-    folder = tmp_path / "workspace"
-    (folder / "automations").mkdir(parents=True)
-    return folder
-
-
-@pytest.fixture
-def write(workspace: Path) -> Callable[..., None]:
-    """Write an automation file from its lines below `automation:`, or from those of `CHECK`."""
-
-    def write(slug: str, text: str = CHECK) -> None:
-        lines = "\n".join(f"  {line}" if line else "" for line in text.strip().splitlines())
-        content = f"---\nautomation:\n{lines}\n---\nWhat it is for.\n"
-        (workspace / "automations" / f"{slug}.md").write_text(content, encoding="utf-8")
-
-    return write
 
 
 @pytest.fixture(params=["asyncio", "trio"])
