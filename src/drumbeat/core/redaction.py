@@ -69,13 +69,17 @@ class Redactor:
         """Return `text` without any known value."""
         return self._without(text, self._spans(text), len(text))
 
+    @property
+    def reach(self) -> int:
+        """How many characters behind the place where it cuts `head` looks at."""
+        return max([_LONGEST_TOKEN, *map(len, self._names)])
+
     def head(self, text: str, longest: int) -> str:
         """Return the beginning of `text`, `longest` characters at most, without any known value.
 
         What is behind it is not looked at, however long the text is, and no value is cut in two.
         """
-        reach = max([_LONGEST_TOKEN, *map(len, self._names)])
-        seen = text[: longest + reach]
+        seen = text[: longest + self.reach]
         spans = [span for span in self._spans(seen) if span[0] < longest]
         return self._without(seen, spans, longest)[:longest]
 

@@ -1,6 +1,6 @@
 """The log of the engine, which never gets in the way of what it tells of."""
 
-from traceback import format_exception
+from traceback import TracebackException
 from typing import Any
 
 import attrs
@@ -55,10 +55,12 @@ def traced(error: BaseException, redactor: Redactor) -> str:
     try:
         parts: list[str] = []
         length = 0
-        for part in format_exception(error):
+        for part in TracebackException.from_exception(error, compact=True).format():
             # What is behind the end is only there for a secret that begins before it.
             parts.append(part if length > _LONGEST_TRACE else _part(part, redactor))
             length += len(parts[-1])
+            if length > _LONGEST_TRACE + redactor.reach:
+                break
         text = "".join(parts)
         if len(text) <= _LONGEST_TRACE:
             return redactor.text(text)
