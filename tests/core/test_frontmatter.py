@@ -314,6 +314,8 @@ def test_typography_inside_text_and_in_quotes_is_left_alone() -> None:
     "text, expected",
     [
         ("a: *x", ("yaml-alias", 1, 4)),
+        # Nobody would read a name of that length.
+        (f"a: *{'x' * 65}", ("unquoted-indicator", 1, 4)),
         ("a: [*x, b]", ("yaml-alias", 1, 5)),
         ("a: * * * * *", ("unquoted-indicator", 1, 4)),
         ("a:\n  - */5 * * * *", ("unquoted-indicator", 2, 5)),

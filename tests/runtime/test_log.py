@@ -89,6 +89,15 @@ def test_a_traceback_is_cut_however_many_lines_a_note_has(line: str) -> None:
     assert not any(word in cut for word in ("BEGIN", "correct", "END"))
 
 
+def test_a_long_line_of_a_note_is_cut_in_no_secret_that_goes_on_behind_it() -> None:
+    redactor = Redactor({"KEY": "correct-horse\nbattery\nstaple"})
+    error = ValueError("no such model")
+    error.add_note("y" * 4090 + "correct-horse\nbattery\nstaple and more")
+    said = traced(error, redactor)
+    assert "[redacted KEY] and more" in said
+    assert not any(word in said for word in ("correct", "battery", "staple"))
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("broken", [full, unread, closed, ascii_only])
 async def test_a_log_that_takes_nothing_stops_neither_engine_nor_host(

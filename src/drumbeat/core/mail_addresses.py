@@ -44,6 +44,8 @@ class Mailbox:
 
 
 _DOUBTFUL = Mailbox(address="", name="", doubtful=True)
+_FEWEST = 3
+"""Tokens of an address: the name of a mailbox, the sign, a domain."""
 
 
 def ascii_lower(text: str) -> str:
@@ -154,7 +156,8 @@ def _mailbox(entry: list[_Token]) -> Mailbox | None:
     if "@" not in kinds and "<" not in kinds:
         return _DOUBTFUL
     if "<" not in kinds:
-        return _spec(entry, "")
+        # A header may have tens of thousands of entries that are too short for an address.
+        return _spec(entry, "") if len(entry) >= _FEWEST else _DOUBTFUL
     begin = kinds.index("<")
     name, inside = _trimmed(entry[:begin]), entry[begin + 1 :]
     shown = "".join(text for _, text in name)

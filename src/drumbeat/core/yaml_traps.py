@@ -15,7 +15,8 @@ _TAB_IN_STRUCTURE = re.compile(r"^[ ]*(?:- *)?(?:[^\s:#'\"]{1,100}:)?[ ]*(\t)")
 _ODD_IN_STRUCTURE = re.compile(rf"(?:^[ ]*(?:- *)?|^[^:#]{{0,100}}[:-][ ]*)([{ODD_SPACES}])")
 _SMART_VALUE = re.compile(rf"^(?:[ ]*(?:- +)?|[^\"'#]{{0,200}}[:\[{{,][ ]*)([{_SMART_QUOTES}])")
 _SECOND_COLON = re.compile(r"^[ ]*(?:- +)*[^\s:#][^:]{0,100}:[ ]+(\S)")
-_ALIAS = re.compile(r"[*&][A-Za-z0-9_-]+(?=[\s,\]}]|$)")
+# What is longer is no name that anybody gave, and no message that anybody reads.
+_ALIAS = re.compile(r"[*&][A-Za-z0-9_-]{1,64}(?=[\s,\]}]|$)")
 
 QUOTE_IT = "put quotes around it"
 RETYPE_SPACE = "delete it and type an ordinary space"

@@ -1,5 +1,6 @@
 """The log of the engine, which never gets in the way of what it tells of."""
 
+from itertools import islice
 from traceback import TracebackException
 from typing import Any
 
@@ -56,12 +57,12 @@ def traced(error: BaseException, redactor: Redactor) -> str:
         parts: list[str] = []
         length = 0
         for part in TracebackException.from_exception(error, compact=True).format():
+            parts.append(part)
+            length += min(len(part), _LONGEST_PART)
             # What is behind the end is only there for a secret that begins before it.
-            parts.append(part if length > _LONGEST_TRACE else _part(part, redactor))
-            length += len(parts[-1])
             if length > _LONGEST_TRACE + redactor.reach:
                 break
-        text = "".join(parts)
+        text = "".join(_part(parts, at, redactor) for at in range(len(parts)))
         if len(text) <= _LONGEST_TRACE:
             return redactor.text(text)
         return f"{redactor.head(text, _LONGEST_TRACE)} …\n"
@@ -69,6 +70,13 @@ def traced(error: BaseException, redactor: Redactor) -> str:
         return "the traceback cannot be read"
 
 
-def _part(part: str, redactor: Redactor) -> str:
-    # Cut only where it is too long, and never within a secret.
-    return part if len(part) <= _LONGEST_PART else f"{redactor.head(part, _LONGEST_PART)} …\n"
+def _part(parts: list[str], at: int, redactor: Redactor) -> str:
+    if len(parts[at]) <= _LONGEST_PART:
+        return parts[at]
+    # Never within a secret, which may go on in the lines of a note that follow.
+    until, seen = _LONGEST_PART + redactor.reach, ""
+    for part in islice(parts, at, None):
+        seen += part[:until]
+        if len(seen) >= until:
+            break
+    return f"{redactor.head(seen, _LONGEST_PART)} …\n"
