@@ -409,6 +409,7 @@ def test_an_address_of_a_repository(address: str) -> None:
         ("http://127.0.0.1.evil.example/a", "repo-invalid"),
         ("http://localhost.evil.example/a", "repo-invalid"),
         ("git://github.com/a", "repo-invalid"),
+        (f"{'g' * 5000}://github.com/a", "repo-invalid"),
         ("ext::sh -c x", "repo-invalid"),
         ("-oProxyCommand=x", "repo-invalid"),
         ("--upload-pack=x", "repo-invalid"),
@@ -435,6 +436,7 @@ def test_no_address_of_a_repository(address: str, code: str) -> None:
     assert problem is not None
     assert problem.code == code
     assert problem.remedy
+    assert len(problem.message) < 200
     assert "pass" not in problem.message.replace("password", "")
 
 

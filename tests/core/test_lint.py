@@ -199,6 +199,14 @@ def test_a_default_policy_points_to_the_block() -> None:
 # ---- guidance
 
 
+def test_a_remedy_shows_no_more_of_a_name_than_anybody_reads() -> None:
+    (found,) = lint_automation(
+        text_of("requires: []", prompt=f"Read guidance/{'a' * 1000}.md now.")
+    )
+    assert found.code == "guidance-not-required"
+    assert len(found.remedy) < 300
+
+
 @pytest.mark.parametrize(
     "prompt, requires, names",
     [

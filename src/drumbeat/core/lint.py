@@ -13,7 +13,7 @@ from drumbeat.core.findings import finding, long_prompt_findings, placed, secret
 from drumbeat.core.guidance import asks_to_prune, guidance_files, writes_guidance
 from drumbeat.core.job_file import read_job
 from drumbeat.core.job_lint import job_findings
-from drumbeat.core.messages import on_lines, quoted
+from drumbeat.core.messages import on_lines, quoted, shown
 from drumbeat.core.model import Automation, Cron, Kind, Notify
 from drumbeat.core.nodes import ListNode, MapNode, Node, ScalarNode
 from drumbeat.core.notify import NOTHING_TO_REPORT, URGENT_MARKER
@@ -168,7 +168,7 @@ def _guidance_not_required(file: _File) -> Iterator[Finding]:
                     "guidance-not-required",
                     f"the step names {quoted(name)}, and `requires` does not: a run goes on "
                     "without it and nothing says so",
-                    f"add `- {name}` to `requires:`",
+                    f"add `- {shown(name)}` to `requires:`",
                     node,
                 )
 

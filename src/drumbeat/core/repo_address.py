@@ -23,7 +23,7 @@ _ADDRESS = re.compile(
     re.ASCII,
 )
 _SECRET = re.compile(r"(?i:https?|ftps?|git)://[^/]*@|[a-zA-Z+]+://[^/@]*:[^/]*@|[^/@:]*:[^/@]*@")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31})://")
 _WEB = re.compile(rf"(https?)://({_HOST})(?::(\d{{1,5}}))?/", re.ASCII)
 _SSH = re.compile(rf"(?:ssh://)?(?:{_USER}@)?({_HOST})[:/]", re.ASCII)
 _PORTS = {"http": 80, "https": 443}

@@ -72,7 +72,7 @@ AUTH_SCHEMES = ("bearer", "basic", "github", "gitlab", "slack", "svix")
 AUTH_FORMS = (*AUTH_SCHEMES, "hmac:<Header-Name>")
 """Every way of `auth`, for people."""
 
-AUTH = rf"(?:{'|'.join(AUTH_SCHEMES)}|hmac:[!#$%&'*+.^_`|~0-9A-Za-z-]+)"
+AUTH = rf"(?:{'|'.join(AUTH_SCHEMES)}|hmac:[!#$%&'*+.^_`|~0-9A-Za-z-]{{1,100}})"
 """A way of `auth`, as a regular expression; header names are tokens (RFC 9110, section 5.6.2)."""
 
 
